@@ -17,56 +17,61 @@ struct source;
 
 /*
  * Every element type of safetensors 0.8, PyTorch 2.15 and Burn: identifier, name (the safetensors
- * spelling where it has one, else the one of the library that has it), bits per element, kind, and
- * the numpy descr of one element ("|V1" and "<V2" where numpy has no such type; sub-byte types are
- * shown to numpy as bytes). The first 22 are in the order of the safetensors reference, whose
- * writer sorts by it.
+ * spelling where it has one, else the one of the library that has it), elements and bytes of a
+ * block, kind, and the numpy descr of one element ("|V1" and "<V2" where numpy has no such type;
+ * sub-byte types are shown to numpy as bytes). The first 22 are in the order of the safetensors
+ * reference, whose writer sorts by it.
  */
 #define WFS_DTYPES(X)                                                                              \
-    X(BOOL, "BOOL", 8, BOOL, "|b1")                                                                \
-    X(F4, "F4", 4, FLOAT, "|V1")                                                                   \
-    X(F6_E2M3, "F6_E2M3", 6, FLOAT, "|V1")                                                         \
-    X(F6_E3M2, "F6_E3M2", 6, FLOAT, "|V1")                                                         \
-    X(U8, "U8", 8, UNSIGNED, "|u1")                                                                \
-    X(I8, "I8", 8, SIGNED, "|i1")                                                                  \
-    X(F8_E5M2, "F8_E5M2", 8, FLOAT, "|V1")                                                         \
-    X(F8_E4M3, "F8_E4M3", 8, FLOAT, "|V1")                                                         \
-    X(F8_E8M0, "F8_E8M0", 8, FLOAT, "|V1")                                                         \
-    X(F8_E4M3FNUZ, "F8_E4M3FNUZ", 8, FLOAT, "|V1")                                                 \
-    X(F8_E5M2FNUZ, "F8_E5M2FNUZ", 8, FLOAT, "|V1")                                                 \
-    X(I16, "I16", 16, SIGNED, "<i2")                                                               \
-    X(U16, "U16", 16, UNSIGNED, "<u2")                                                             \
-    X(F16, "F16", 16, FLOAT, "<f2")                                                                \
-    X(BF16, "BF16", 16, FLOAT, "<V2")                                                              \
-    X(I32, "I32", 32, SIGNED, "<i4")                                                               \
-    X(U32, "U32", 32, UNSIGNED, "<u4")                                                             \
-    X(F32, "F32", 32, FLOAT, "<f4")                                                                \
-    X(C64, "C64", 64, COMPLEX, "<c8")                                                              \
-    X(F64, "F64", 64, FLOAT, "<f8")                                                                \
-    X(I64, "I64", 64, SIGNED, "<i8")                                                               \
-    X(U64, "U64", 64, UNSIGNED, "<u8")                                                             \
-    X(C32, "C32", 32, COMPLEX, "<V4")                                                              \
-    X(BC32, "BC32", 32, COMPLEX, "<V4")                                                            \
-    X(C128, "C128", 128, COMPLEX, "<c16")                                                          \
-    X(BITS8, "BITS8", 8, BITS, "|V1")                                                              \
-    X(BITS1X8, "BITS1X8", 8, BITS, "|V1")                                                          \
-    X(BITS2X4, "BITS2X4", 8, BITS, "|V1")                                                          \
-    X(BITS4X2, "BITS4X2", 8, BITS, "|V1")                                                          \
-    X(BITS16, "BITS16", 16, BITS, "<V2")                                                           \
-    X(QI8, "QI8", 8, SIGNED, "|i1")                                                                \
-    X(QU8, "QU8", 8, UNSIGNED, "|u1")                                                              \
-    X(QI32, "QI32", 32, SIGNED, "<i4")                                                             \
-    X(QU4X2, "QU4X2", 4, BITS, "|V1")                                                              \
-    X(QU2X4, "QU2X4", 2, BITS, "|V1")                                                              \
-    X(FLEX32, "FLEX32", 32, FLOAT, "<f4")                                                          \
-    X(BOOL32, "BOOL32", 32, BOOL, "<u4")                                                           \
-    X(OPAQUE, "OPAQUE", 8, BITS, "|V1")
+    X(BOOL, "BOOL", 1, 1, BOOL, "|b1")                                                             \
+    X(F4, "F4", 2, 1, FLOAT, "|V1")                                                                \
+    X(F6_E2M3, "F6_E2M3", 4, 3, FLOAT, "|V1")                                                      \
+    X(F6_E3M2, "F6_E3M2", 4, 3, FLOAT, "|V1")                                                      \
+    X(U8, "U8", 1, 1, UNSIGNED, "|u1")                                                             \
+    X(I8, "I8", 1, 1, SIGNED, "|i1")                                                               \
+    X(F8_E5M2, "F8_E5M2", 1, 1, FLOAT, "|V1")                                                      \
+    X(F8_E4M3, "F8_E4M3", 1, 1, FLOAT, "|V1")                                                      \
+    X(F8_E8M0, "F8_E8M0", 1, 1, FLOAT, "|V1")                                                      \
+    X(F8_E4M3FNUZ, "F8_E4M3FNUZ", 1, 1, FLOAT, "|V1")                                              \
+    X(F8_E5M2FNUZ, "F8_E5M2FNUZ", 1, 1, FLOAT, "|V1")                                              \
+    X(I16, "I16", 1, 2, SIGNED, "<i2")                                                             \
+    X(U16, "U16", 1, 2, UNSIGNED, "<u2")                                                           \
+    X(F16, "F16", 1, 2, FLOAT, "<f2")                                                              \
+    X(BF16, "BF16", 1, 2, FLOAT, "<V2")                                                            \
+    X(I32, "I32", 1, 4, SIGNED, "<i4")                                                             \
+    X(U32, "U32", 1, 4, UNSIGNED, "<u4")                                                           \
+    X(F32, "F32", 1, 4, FLOAT, "<f4")                                                              \
+    X(C64, "C64", 1, 8, COMPLEX, "<c8")                                                            \
+    X(F64, "F64", 1, 8, FLOAT, "<f8")                                                              \
+    X(I64, "I64", 1, 8, SIGNED, "<i8")                                                             \
+    X(U64, "U64", 1, 8, UNSIGNED, "<u8")                                                           \
+    X(C32, "C32", 1, 4, COMPLEX, "<V4")                                                            \
+    X(BC32, "BC32", 1, 4, COMPLEX, "<V4")                                                          \
+    X(C128, "C128", 1, 16, COMPLEX, "<c16")                                                        \
+    X(BITS8, "BITS8", 1, 1, BITS, "|V1")                                                           \
+    X(BITS1X8, "BITS1X8", 1, 1, BITS, "|V1")                                                       \
+    X(BITS2X4, "BITS2X4", 1, 1, BITS, "|V1")                                                       \
+    X(BITS4X2, "BITS4X2", 1, 1, BITS, "|V1")                                                       \
+    X(BITS16, "BITS16", 1, 2, BITS, "<V2")                                                         \
+    X(QI8, "QI8", 1, 1, SIGNED, "|i1")                                                             \
+    X(QU8, "QU8", 1, 1, UNSIGNED, "|u1")                                                           \
+    X(QI32, "QI32", 1, 4, SIGNED, "<i4")                                                           \
+    X(QU4X2, "QU4X2", 2, 1, BITS, "|V1")                                                           \
+    X(QU2X4, "QU2X4", 4, 1, BITS, "|V1")                                                           \
+    X(FLEX32, "FLEX32", 1, 4, FLOAT, "<f4")                                                        \
+    X(BOOL32, "BOOL32", 1, 4, BOOL, "<u4")                                                         \
+    X(OPAQUE, "OPAQUE", 1, 1, BITS, "|V1")
 
 enum wfs_dtype {
-#define X(id, name, bits, kind, descr) WFS_##id,
+#define X(id, name, n_elems, n_bytes, kind, descr) WFS_##id,
     WFS_DTYPES(X)
 #undef X
         WFS_N_DTYPES
+};
+
+/* The fewest elements of a dtype that fill whole bytes. */
+struct wfs_block {
+    unsigned n_elems, n_bytes;
 };
 
 enum wfs_kind {
@@ -128,7 +133,9 @@ struct wfs_tensor {
 #pragma GCC visibility push(default)
 
 const char *wfs_dtype_name(enum wfs_dtype dtype);
+/* Returns the bits of an element. */
 unsigned wfs_dtype_bits(enum wfs_dtype dtype);
+struct wfs_block wfs_dtype_block(enum wfs_dtype dtype);
 enum wfs_kind wfs_dtype_kind(enum wfs_dtype dtype);
 const char *wfs_dtype_descr(enum wfs_dtype dtype);
 

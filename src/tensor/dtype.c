@@ -13,13 +13,13 @@
 struct dtype {
     const char *name;
     const char *descr;
-    uint8_t bits;
+    uint8_t n_elems, n_bytes; /* of a block */
     uint8_t kind;
 };
 
 static const struct dtype dtypes[WFS_N_DTYPES] = {
-#define X(id, name_, bits_, kind_, descr_)                                                         \
-    [WFS_##id] = {.name = name_, .descr = descr_, .bits = bits_, .kind = WFS_KIND_##kind_},
+#define X(id, name_, n_elems_, n_bytes_, kind_, descr_)                                            \
+    [WFS_##id] = {name_, descr_, n_elems_, n_bytes_, WFS_KIND_##kind_},
     WFS_DTYPES(X)
 #undef X
 };
@@ -31,7 +31,12 @@ const char *wfs_dtype_name(enum wfs_dtype dtype)
 
 unsigned wfs_dtype_bits(enum wfs_dtype dtype)
 {
-    return dtypes[dtype].bits;
+    return 8u * dtypes[dtype].n_bytes / dtypes[dtype].n_elems;
+}
+
+struct wfs_block wfs_dtype_block(enum wfs_dtype dtype)
+{
+    return (struct wfs_block){dtypes[dtype].n_elems, dtypes[dtype].n_bytes};
 }
 
 enum wfs_kind wfs_dtype_kind(enum wfs_dtype dtype)
@@ -128,7 +133,7 @@ static uint32_t packed(const uint8_t *bytes, size_t i, unsigned width)
 
 static double decode_one(enum wfs_dtype dtype, const uint8_t *bytes, size_t i)
 {
-    const uint8_t *at = bytes + i * (dtypes[dtype].bits / 8);
+    const uint8_t *at = bytes + i * (wfs_dtype_bits(dtype) / 8);
     switch (dtype) {
     case WFS_F4:
         return decode_small(packed(bytes, i, 4), (struct small_float){2, 1, 1, false});

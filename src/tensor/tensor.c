@@ -166,13 +166,15 @@ bool wfs_shape_is_equal(const struct wfs_shape *a, const struct wfs_shape *b)
 
 int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_t *ret_n_bytes)
 {
+    const struct wfs_block block = wfs_dtype_block(dtype);
     uint64_t n_elems, n_bits;
     const int code = wfs_shape_count(shape, &n_elems);
     if (code < 0)
         return code;
-    if (!checked_mul(n_elems, (uint64_t)wfs_dtype_bits(dtype), &n_bits))
+    const bool is_whole = n_elems % block.n_elems == 0;
+    if (!checked_mul(n_elems / block.n_elems + !is_whole, (uint64_t)block.n_bytes * 8, &n_bits))
         return -EOVERFLOW;
-    if (n_bits % 8 != 0)
+    if (!is_whole)
         return -EDOM;
     *ret_n_bytes = n_bits / 8;
     return 0;
