@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
+#include "base/output.h"
 #include "base/utf8.h"
 #include "format/core/format.h"
 #include "format/set/shard_files.h"
@@ -25,10 +26,15 @@ enum { N_STEM = 160, MAX_VERSIONS = 100000 };
 
 /* ---- existing files ---- */
 
-int set_present_read(struct set_present *present, const struct directory_functions *kind,
-                     const char *path, int directory, struct wfs_error *err)
+int set_present_read(struct set_present *present, const struct wfs_shards *set, const char *path,
+                     int directory, struct wfs_error *err)
 {
-    const int code = shard_index_list(&present->index, kind, path, err);
+    int code = kept_indexes_read(&present->kept, set->table, path, err);
+    if (code < 0)
+        return code;
+    code = shard_index_list(&present->index, set->kind, path, set->kind != NULL ? NULL : err);
+    if (code < 0 && set->kind != NULL)
+        return code == -ENOMEM ? wfs_fail_memory(err) : 0;
     if (code <= 0)
         return code;
     present->regular = calloc(present->index.n_shards + 1, sizeof(*present->regular));
@@ -46,6 +52,7 @@ int set_present_read(struct set_present *present, const struct directory_functio
 void set_present_done(struct set_present *present)
 {
     shard_index_done(&present->index);
+    kept_indexes_done(&present->kept);
     free(present->regular);
     *present = (struct set_present){0};
 }
@@ -137,10 +144,21 @@ static int keep_name(const struct set_present *present, struct wfs_shards *set, 
     return 0;
 }
 
+/* Returns whether an index has the name, or that of the file until it is published: even without
+ * such a file, it would show another one as its own. */
+static bool is_named(const struct set_present *present, const char *name)
+{
+    char temporary[WFS_OUTPUT_NAME_MAX];
+    wfs_output_temporary(name, temporary);
+    return shard_index_has_file(&present->index, name) || kept_indexes_name(&present->kept, name) ||
+           kept_indexes_name(&present->kept, temporary);
+}
+
 /* Gives a file the next name that is free: of versions of one name or, in a directory, of numbers,
  * of which *number is the next. */
-static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem, uint64_t *number,
-                       int directory, struct wfs_error *err)
+static int choose_free(const struct set_present *present, struct wfs_shards *set, size_t i,
+                       const struct stem *stem, uint64_t *number, int directory,
+                       struct wfs_error *err)
 {
     struct stat st;
     for (unsigned version = 1; version < MAX_VERSIONS || set->kind != NULL; version++) {
@@ -150,7 +168,7 @@ static int choose_free(struct wfs_shards *set, size_t i, const struct stem *stem
         if (name == NULL)
             return wfs_fail_memory(err);
         set->shards[i].name = name;
-        if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        if (is_named(present, name) || fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
             continue;
         return errno == ENOENT ? 0
                                : wfs_fail(err, errno, "cannot inspect '%s': %s",
@@ -171,7 +189,7 @@ int set_index_name(const struct set_present *present, struct wfs_shards *set,
         if (is_kept < 0)
             return wfs_fail_memory(err);
         if (is_kept == 0)
-            code = choose_free(set, i, &stem, &number, outfile_directory(index), err);
+            code = choose_free(present, set, i, &stem, &number, outfile_directory(index), err);
     }
     return code;
 }

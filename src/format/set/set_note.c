@@ -11,9 +11,10 @@
  *     end
  *     made INODE FILE
  *
- * A note that is found may have been written by anybody. So a file is removed only if it has the
- * inode and a name that this program would have chosen for a file of this index. Whatever an index
- * beside this one names stays: a backup is one.
+ * A note that is found may have been written by anybody, and inodes can be guessed. So a file is
+ * removed only if it has the inode, a name that this program would have chosen for a file of this
+ * index, and no index beside this one names it, whether the new index was published or not: a
+ * backup is one, and a user can make one for the files of an interrupted save.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,26 +94,22 @@ static int write_note(const struct outfile *index, int flags, const struct strbu
 
 /* The backups are listed because this save may replace one of them. */
 int set_note_write(const struct wfs_shards *set, const struct set_present *present,
-                   const struct outfile *index, const char *path, struct strbuf *note,
-                   struct wfs_error *err)
+                   const struct outfile *index, struct strbuf *note, struct wfs_error *err)
 {
-    cleanup(kept_indexes_done) struct kept_indexes kept = {0};
+    const struct kept_indexes *kept = &present->kept;
     struct wfs_identity identity;
     int code = outfile_identity(index, &identity);
     if (code < 0)
         return wfs_fail(err, -code, "cannot inspect the new index: %s", strerror(-code));
-    code = kept_indexes_read(&kept, set->kind, path, err);
-    if (code < 0)
-        return code;
     strbuf_printf(note, "%sindex %" PRIu64 "\n", head, identity.inode);
     for (size_t i = 0; i < set->n_shards; i++) {
         if (!set->shards[i].is_kept)
             strbuf_printf(note, "new %s\n", set->shards[i].name);
     }
     list_old(set, &present->index, false, index, note);
-    for (size_t i = 0; i < kept.n; i++) {
-        if (kept.items[i].is_backup)
-            list_old(set, &kept.items[i].files, true, index, note);
+    for (size_t i = 0; i < kept->n; i++) {
+        if (kept->items[i].is_backup)
+            list_old(set, &kept->items[i].files, true, index, note);
     }
     strbuf_puts(note, tail + 1);
     code = write_note(index, O_CREAT | O_EXCL, note, 0, err);
@@ -149,14 +146,12 @@ struct note {
     bool is_own;                            /* this process has written it just now */
     bool is_published;
     int directory;
-    const char *path, *name;    /* of the index */
-    struct shard_index present; /* as it is now */
-    struct kept_indexes kept;
+    const char *path, *name;  /* of the index */
+    struct kept_indexes kept; /* and the index as it is now */
 };
 
 static void note_done(struct note *note)
 {
-    shard_index_done(&note->present);
     kept_indexes_done(&note->kept);
 }
 
@@ -198,14 +193,25 @@ static const char *split_line(const char *line, const char *word, uint64_t *ret_
     return *end == ' ' ? end + 1 : NULL;
 }
 
-/* A file of a checkpoint, by its name, that no index as they are now needs. */
+/*
+ * Returns whether an index as they are now needs the file. Which files one that cannot be read
+ * names is not known: only those that this process made a moment ago, under names that no file had,
+ * are of no use to it.
+ */
+static bool is_needed(const struct note *note, const char *name)
+{
+    return note->is_own && !note->is_published ? kept_indexes_name(&note->kept, name)
+                                               : kept_indexes_need(&note->kept, name);
+}
+
+/* A file of a checkpoint, by its name, that no index as they are now names. */
 static bool may_remove(const struct note *note, const char *name)
 {
     const bool is_ours =
         (note->kind != NULL || note->table->names_checkpoint(name)) &&
         ((note->kind == NULL && note->is_own) || is_chosen(note->kind, note->name, name));
     return strchr(name, '/') == NULL && name[0] != '.' && is_ours &&
-           !shard_index_has_file(&note->present, name);
+           !kept_indexes_name(&note->kept, name);
 }
 
 /* Removes the file, or link, with the inode; without one, a regular file of the user. */
@@ -228,11 +234,10 @@ static int clear_line(const struct note *note, const char *line, struct wfs_erro
     uint64_t inode = 0;
     if (strncmp(line, "new ", 4) == 0 && may_remove(note, line + 4)) {
         wfs_output_temporary(line + 4, temporary);
-        return remove_file(note, temporary, 0, err);
+        return kept_indexes_name(&note->kept, temporary) ? 0 : remove_file(note, temporary, 0, err);
     }
     const char *name = split_line(line, note->is_published ? "old" : "made", &inode);
-    if (name == NULL || inode == 0 || !may_remove(note, name) ||
-        (note->is_published && kept_indexes_need(&note->kept, name)))
+    if (name == NULL || inode == 0 || !may_remove(note, name) || is_needed(note, name))
         return 0;
     return remove_file(note, name, inode, err);
 }
@@ -248,16 +253,29 @@ static bool is_published(const struct note *note, const char *text)
            (uint64_t)st.st_ino == strtoull(text + sizeof(head) + sizeof(word) - 2, NULL, 10);
 }
 
+/* Reads what all indexes name. A description that is damaged may name any file. */
+static int list_needed(struct note *note, struct wfs_error *err)
+{
+    int code = kept_indexes_read(&note->kept, note->table, note->path, err);
+    if (code < 0)
+        return code;
+    code = kept_indexes_add(&note->kept, note->kind, note->path, note->kind != NULL ? NULL : err);
+    if (code < 0 && note->kind != NULL) {
+        note->kept.is_unsure = true;
+        return code == -ENOMEM ? wfs_fail_memory(err) : 0;
+    }
+    return code;
+}
+
 /* Cuts the text up. The backup that was replaced together with the index does not count. */
 static int clear(struct note *note, char *text, struct wfs_error *err)
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
-    int code = shard_index_list(&note->present, note->kind, note->path, err);
+    int code = list_needed(note, err);
     note->is_published = is_published(note, text);
     if (code >= 0 && note->is_published) {
         wfs_output_temporary_link(note->path, temporary);
         code = remove_file(note, temporary, 0, err);
-        code = code < 0 ? code : kept_indexes_read(&note->kept, note->kind, note->path, err);
     }
     while (code >= 0 && strchr(text, '\n') != NULL)
         code = clear_line(note, strsep(&text, "\n"), err);

@@ -262,15 +262,14 @@ static int run(struct saving *saving)
     if (code == 0)
         code = outfile_new(saving->path, 0, saving->options, &saving->index, saving->err);
     if (code == 0)
-        code = set_present_read(&present, set->kind, saving->path, outfile_directory(saving->index),
+        code = set_present_read(&present, set, saving->path, outfile_directory(saving->index),
                                 saving->err);
     if (code >= 0)
         code = set_index_name(&present, set, saving->index, saving->err);
     if (code == 0)
         code = set_index_make(set, &saving->text, &saving->n_text, saving->err);
     if (code == 0)
-        code =
-            set_note_write(set, &present, saving->index, saving->path, &saving->note, saving->err);
+        code = set_note_write(set, &present, saving->index, &saving->note, saving->err);
     if (code == 0)
         code = write_all(saving);
     return code < 0 ? code : publish(saving);

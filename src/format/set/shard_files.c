@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/output.h"
 #include "format/core/format.h"
 
 enum { MAX_NAMES = 100000, MAX_TOLD = 5 };
@@ -278,56 +279,92 @@ int shard_names_find(struct shard_names *names, const struct format_table *table
 
 /* ---- what other indexes name ---- */
 
-static int add_kept(struct kept_indexes *kept, const struct directory_functions *kind,
-                    const char *path, bool is_backup, struct wfs_error *err)
+int kept_indexes_add(struct kept_indexes *kept, const struct directory_functions *kind,
+                     const char *path, struct wfs_error *err)
 {
-    struct kept_index item = {.is_backup = is_backup};
+    struct kept_index item = {0};
+    autofree char *target = realpath(path, NULL);
+    if (target == NULL)
+        return errno == ENOENT ? 0 : wfs_fail(err, errno, "cannot open it: %s", strerror(errno));
     if (array_reserve(&kept->items, sizeof(*kept->items), kept->n, 1, &kept->n_room) < 0)
         return wfs_fail_memory(err);
-    const int code = shard_index_list(&item.files, kind, path, err);
+    const int code = shard_index_list(&item.files, kind, target, err);
     if (code > 0)
         kept->items[kept->n++] = item;
-    kept->is_unsure = kept->is_unsure || code < 0;
-    return code == -ENOMEM ? code : 0;
+    return code;
 }
 
-/* A backup has the name of the index and more behind it. Other indexes are called NAME.index.json;
- * what follows that says that they are backups, too. */
-int kept_indexes_read(struct kept_indexes *kept, const struct directory_functions *kind,
-                      const char *path, struct wfs_error *err)
+/* What a file beside an index may be, by its name. */
+struct candidate {
+    const struct directory_functions *kind; /* of a description; NULL: it may be an index */
+    bool is_sure;   /* it is one: if it cannot be read, nobody knows what it names */
+    bool is_backup; /* of the index */
+};
+
+/*
+ * A backup has the name of the index and more behind it. Other indexes are called NAME.index.json;
+ * what follows that says that they are backups, too. Users give their own any name with ".json", or
+ * with that of a description.
+ */
+static bool is_candidate(const struct format_table *table, const char *index, const char *name,
+                         struct candidate *ret)
+{
+    const struct directory_functions *kind = table->directory_of(index);
+    char left[2][WFS_OUTPUT_NAME_MAX];
+    wfs_output_temporary(index, left[0]);
+    wfs_output_temporary_link(index, left[1]);
+    if (strcmp(name, index) == 0 || strcmp(name, left[0]) == 0 || strcmp(name, left[1]) == 0)
+        return false;
+    *ret = (struct candidate){.is_backup = strncmp(name, index, strlen(index)) == 0};
+    ret->is_sure = ret->is_backup || strstr(name, ".index.json") != NULL;
+    if (ret->is_backup || (kind != NULL && strstr(name, index + 1) != NULL))
+        ret->kind = kind;
+    else
+        ret->kind = table->directory_of(name);
+    return ret->is_sure || ret->kind != NULL || strstr(name, ".json") != NULL;
+}
+
+int kept_indexes_read(struct kept_indexes *kept, const struct format_table *table, const char *path,
+                      struct wfs_error *err)
 {
     cleanup(shard_names_done) struct shard_names names = {0};
     autofree char *folder = shard_folder(path);
     if (folder == NULL)
         return wfs_fail_memory(err);
-    const char *name = path + strlen(folder);
     int code = shard_names_list(&names, folder, NULL);
     if (code < 0)
         return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
-    for (size_t i = 0; code == 0 && i < names.n_names; i++) {
-        const char *other = names.names[i];
-        const bool is_longer = strncmp(other, name, strlen(name)) == 0 && strcmp(other, name) != 0;
-        const bool is_index = kind == NULL && other[0] != '.' && strcmp(other, name) != 0 &&
-                              strstr(other, ".index.json") != NULL;
+    for (size_t i = 0; i < names.n_names; i++) {
+        struct candidate candidate;
         autofree char *found = NULL;
-        if (!is_longer && !is_index)
+        if (!is_candidate(table, path + strlen(folder), names.names[i], &candidate))
             continue;
-        if (asprintf(&found, "%s%s", folder, other) < 0) {
+        if (asprintf(&found, "%s%s", folder, names.names[i]) < 0) {
             found = NULL;
             return wfs_fail_memory(err);
         }
-        code = add_kept(kept, kind, found, is_longer, err);
+        code = kept_indexes_add(kept, candidate.kind, found, NULL);
+        if (code == -ENOMEM)
+            return wfs_fail_memory(err);
+        if (code > 0)
+            kept->items[kept->n - 1].is_backup = candidate.is_backup;
+        kept->is_unsure = kept->is_unsure || (code < 0 && candidate.is_sure);
     }
-    return code;
+    return 0;
 }
 
-bool kept_indexes_need(const struct kept_indexes *kept, const char *file)
+bool kept_indexes_name(const struct kept_indexes *kept, const char *file)
 {
     for (size_t i = 0; i < kept->n; i++) {
         if (shard_index_has_file(&kept->items[i].files, file))
             return true;
     }
-    return kept->is_unsure;
+    return false;
+}
+
+bool kept_indexes_need(const struct kept_indexes *kept, const char *file)
+{
+    return kept->is_unsure || kept_indexes_name(kept, file);
 }
 
 void kept_indexes_done(struct kept_indexes *kept)
@@ -353,7 +390,7 @@ int shard_files_tell_strays(const struct format_table *table, const char *path,
     for (size_t i = 0; i < names.n_names && n_told < MAX_TOLD; i++) {
         if (shard_index_has_file(index, names.names[i]))
             continue;
-        if (!is_read && kept_indexes_read(&kept, NULL, path, NULL) == -ENOMEM)
+        if (!is_read && kept_indexes_read(&kept, table, path, NULL) == -ENOMEM)
             return -ENOMEM;
         is_read = true;
         if (kept_indexes_need(&kept, names.names[i]))

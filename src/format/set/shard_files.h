@@ -43,8 +43,9 @@ int shard_names_find(struct shard_names *names, const struct format_table *table
 void shard_names_done(struct shard_names *names);
 
 /*
- * Indexes that stay beside an index when it is replaced: backups of it, and others that may name
- * the same files. What they name must stay, too. A zeroed struct has none.
+ * Indexes and descriptions that stay beside an index when it is replaced: backups of it, and others
+ * that may name the same files. What they name must stay, and no other file may get a name that
+ * they have. A zeroed struct has none.
  */
 struct kept_indexes {
     struct kept_index {
@@ -56,12 +57,20 @@ struct kept_indexes {
 };
 
 /*
- * Reads those beside the index at the path, which need not exist. kind is as in struct wfs_shards.
- * Symbolic links are not followed. -ENOMEM, or why the folder cannot be listed; kept_indexes_done
- * is due in any case.
+ * Reads those beside the index at the path, which need not exist; symbolic links are followed. What
+ * an interrupted save of the index left does not count. -ENOMEM, or why the folder cannot be
+ * listed; kept_indexes_done is due in any case.
  */
-int kept_indexes_read(struct kept_indexes *kept, const struct directory_functions *kind,
-                      const char *path, struct wfs_error *err);
+int kept_indexes_read(struct kept_indexes *kept, const struct format_table *table, const char *path,
+                      struct wfs_error *err);
+
+/* Adds the index at the path itself. kind is as in struct wfs_shards. 1; 0, errors: see
+ * shard_index_list. */
+int kept_indexes_add(struct kept_indexes *kept, const struct directory_functions *kind,
+                     const char *path, struct wfs_error *err);
+
+/* Returns true if one of them names the file. */
+bool kept_indexes_name(const struct kept_indexes *kept, const char *file);
 
 /* Returns true if one of them names the file, or may do so. */
 bool kept_indexes_need(const struct kept_indexes *kept, const char *file);

@@ -196,16 +196,15 @@ void shard_index_done(struct shard_index *index)
 
 /* ---- which files are named ---- */
 
-/* Makes an index of the files that a description names. 1, 0 as shard_index_read: of a damaged
- * description, the files are not known. */
+/* Makes an index of the files that a description names. Returns 1; errors as those of its reader.
+ */
 static int read_description(struct shard_index *ret, const struct directory_functions *kind,
                             const struct source *source, struct wfs_error *err)
 {
-    struct wfs_error inner = {0};
     uint32_t number;
-    int code = kind->list(source, &ret->text, &inner);
+    int code = kind->list(source, &ret->text, err);
     if (code < 0)
-        return inner.code == ENOMEM ? wfs_fail_memory(err) : 0;
+        return code;
     for (const char *name = ret->text; *name != '\0' && code >= 0; name += strlen(name) + 1)
         code = shard_index_add(ret, name, name, &number);
     return code < 0 ? wfs_fail_memory(err) : 1;

@@ -49,8 +49,8 @@ void shard_index_done(struct shard_index *index);
 
 /*
  * Reads which files the index at the path names or, where kind is not NULL, the description of a
- * directory. 1; 0: it is neither, or not a regular file. It names nothing then, nor after an error.
- * shard_index_done is due after 1.
+ * directory. 1; 0: it is not an index, or not a regular file. It names nothing then, nor after an
+ * error: which files a damaged one names is not known. shard_index_done is due after 1.
  */
 int shard_index_list(struct shard_index *ret, const struct directory_functions *kind,
                      const char *path, struct wfs_error *err);

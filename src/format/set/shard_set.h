@@ -10,7 +10,7 @@
 #include <weightfs/strbuf.h>
 
 #include "base/outfile.h"
-#include "format/set/shard_index.h"
+#include "format/set/shard_files.h"
 
 struct format_table;
 
@@ -38,19 +38,22 @@ struct wfs_shards {
 
 /* ---- the index, and what the files are called ---- */
 
-/* What the directory of an output holds: the index there, and the files that it names. A zeroed one
- * is an empty directory. */
+/* What the directory of an output holds: the index there, the files that it names, and the indexes
+ * that stay. A zeroed one is an empty directory. */
 struct set_present {
     struct shard_index index;
+    struct kept_indexes kept;
     struct wfs_identity *regular; /* malloc'ed, for each shard of the index; zeros: not a file */
 };
 
-/* Reads it. Nothing is present where there is no index. set_present_done is due in any case. */
-int set_present_read(struct set_present *present, const struct directory_functions *kind,
-                     const char *path, int directory, struct wfs_error *err);
+/* Reads it. No index is present where a description is damaged. set_present_done is due in any
+ * case. */
+int set_present_read(struct set_present *present, const struct wfs_shards *set, const char *path,
+                     int directory, struct wfs_error *err);
 void set_present_done(struct set_present *present);
 
-/* Gives each shard a free name in the directory, or the name under which it exists there. */
+/* Gives each shard a name that neither a file nor an index in the directory has, or the name under
+ * which it exists there. */
 int set_index_name(const struct set_present *present, struct wfs_shards *set,
                    const struct outfile *index, struct wfs_error *err);
 
@@ -74,10 +77,9 @@ const char **set_index_names(const struct wfs_shards *set);
  * published, and the old ones where it was. set.h has what clears them.
  */
 
-/* Writes the note about the index at path. note gets its text; empty: there is none. */
+/* Writes the note about the index. note gets its text; empty: there is none. */
 int set_note_write(const struct wfs_shards *set, const struct set_present *present,
-                   const struct outfile *index, const char *path, struct strbuf *note,
-                   struct wfs_error *err);
+                   const struct outfile *index, struct strbuf *note, struct wfs_error *err);
 
 /* Adds which files were made, before they get their names, to the note and to its text. */
 int set_note_add(const struct wfs_shards *set, const struct outfile *index, struct strbuf *note,
