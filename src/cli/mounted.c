@@ -326,7 +326,8 @@ static enum exit_code report_end_of(const struct watch *watch)
 
 static enum exit_code watch_stage(const char *operand, const char *path)
 {
-    static const struct timespec pause = {.tv_nsec = 100000000};
+    /* A commit of a small checkpoint takes less than a tenth of a second, and is to be seen. */
+    static const struct timespec pause = {.tv_nsec = 10000000};
     struct watch watch = {.operand = operand};
     autoclose int stage = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (stage < 0 && errno != ENOENT)
