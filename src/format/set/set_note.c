@@ -4,17 +4,19 @@
  * will have, the new files, and the old files that are obsolete once it is published. The rest is
  * added before the first file gets its name.
  *
- *     weightfs-set 2
+ *     weightfs-set 3
  *     index INODE
  *     new FILE
- *     old INODE FILE
+ *     old INODE TIME FILE
  *     end
- *     made INODE FILE
+ *     made INODE TIME FILE
+ *
+ * A time is that of the last change of the content, in nanoseconds since 1970.
  *
  * A note that is found may have been written by anybody, and inodes can be guessed. So a file is
- * removed only if it has the inode, a name that this program would have chosen for a file of this
- * index, and no index beside this one names it, whether the new index was published or not: a
- * backup is one, and a user can make one for the files of an interrupted save.
+ * removed only if it has the inode and the time, a name that this program would have chosen for a
+ * file of this index, and no index beside this one names it, whether the new index was published or
+ * not: a backup is one, and a user can make one for the files of an interrupted save.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +36,7 @@
 
 enum { MAX_NOTE = 16 << 20 };
 
-static const char head[] = "weightfs-set 2\n", tail[] = "\nend\n";
+static const char head[] = "weightfs-set 3\n", tail[] = "\nend\n";
 
 static void note_name(const char *index, char ret[WFS_OUTPUT_NAME_MAX])
 {
@@ -47,7 +49,25 @@ static bool is_chosen(const struct directory_functions *kind, const char *index,
     return kind != NULL ? kind->is_name(name) : set_index_is_name(index, name);
 }
 
+/* A file as it was when the note was written. Zeros: not known. */
+struct mark {
+    uint64_t inode, time;
+};
+
+static struct mark mark_of(const struct stat *st)
+{
+    return (struct mark){st->st_ino,
+                         (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec};
+}
+
 /* ---- writing ---- */
+
+static void print_line(struct strbuf *note, const char *word, const struct stat *st,
+                       const char *name)
+{
+    const struct mark mark = mark_of(st);
+    strbuf_printf(note, "%s %" PRIu64 " %" PRIu64 " %s\n", word, mark.inode, mark.time, name);
+}
 
 static bool is_in_set(const struct wfs_shards *set, const char *name)
 {
@@ -70,7 +90,7 @@ static void list_old(const struct wfs_shards *set, const struct shard_index *old
             (is_strict && !is_chosen(set->kind, outfile_name(index), name)))
             continue;
         if (fstatat(outfile_directory(index), name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-            strbuf_printf(note, "old %llu %s\n", (unsigned long long)st.st_ino, name);
+            print_line(note, "old", &st, name);
     }
 }
 
@@ -133,7 +153,7 @@ int set_note_add(const struct wfs_shards *set, const struct outfile *index, stru
             note_name(outfile_name(index), temporary);
             return wfs_fail(err, errno, "cannot write %s: %s", temporary, strerror(errno));
         }
-        strbuf_printf(note, "made %llu %s\n", (unsigned long long)st.st_ino, set->shards[i].name);
+        print_line(note, "made", &st, set->shards[i].name);
     }
     return write_note(index, O_APPEND, note, n_before, err);
 }
@@ -182,15 +202,23 @@ static int read_note(const struct note *note, const char *name, char **ret, stru
     return 0;
 }
 
-/* Returns the name in a line "WORD INODE NAME", or NULL. */
-static const char *split_line(const char *line, const char *word, uint64_t *ret_inode)
+/* Returns what follows a space, a number and a space, or NULL. */
+static const char *skip_number(const char *text, uint64_t *ret)
 {
-    const size_t n = strlen(word);
     char *end;
-    if (strncmp(line, word, n) != 0 || line[n] != ' ' || line[n + 1] < '0' || line[n + 1] > '9')
+    if (text[0] != ' ' || text[1] < '0' || text[1] > '9')
         return NULL;
-    *ret_inode = strtoull(line + n + 1, &end, 10);
-    return *end == ' ' ? end + 1 : NULL;
+    *ret = strtoull(text + 1, &end, 10);
+    return *end == ' ' ? end : NULL;
+}
+
+/* Returns the name in a line "WORD INODE TIME NAME", or NULL. */
+static const char *split_line(const char *line, const char *word, struct mark *ret)
+{
+    const char *at = strncmp(line, word, strlen(word)) == 0 ? line + strlen(word) : NULL;
+    at = at == NULL ? NULL : skip_number(at, &ret->inode);
+    at = at == NULL ? NULL : skip_number(at, &ret->time);
+    return at == NULL ? NULL : at + 1;
 }
 
 /*
@@ -214,14 +242,18 @@ static bool may_remove(const struct note *note, const char *name)
            !kept_indexes_name(&note->kept, name);
 }
 
-/* Removes the file, or link, with the inode; without one, a regular file of the user. */
-static int remove_file(const struct note *note, const char *name, uint64_t inode,
+/* Removes the file, or link, with the mark; without one, a regular file of the user. */
+static int remove_file(const struct note *note, const char *name, struct mark mark,
                        struct wfs_error *err)
 {
     struct stat st;
-    if (fstatat(note->directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
-        return 0;
-    if (inode != 0 ? st.st_ino != inode : !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+    if (fstatat(note->directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0
+                               : wfs_fail(err, errno, "cannot inspect '%s': %s",
+                                          wfs_quote(name).text, strerror(errno));
+    const struct mark found = mark_of(&st);
+    if (mark.inode != 0 ? found.inode != mark.inode || found.time != mark.time
+                        : !S_ISREG(st.st_mode) || st.st_uid != geteuid())
         return 0;
     if (unlinkat(note->directory, name, 0) == 0 || errno == ENOENT)
         return 0;
@@ -231,15 +263,17 @@ static int remove_file(const struct note *note, const char *name, uint64_t inode
 static int clear_line(const struct note *note, const char *line, struct wfs_error *err)
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
-    uint64_t inode = 0;
+    struct mark mark = {0};
     if (strncmp(line, "new ", 4) == 0 && may_remove(note, line + 4)) {
         wfs_output_temporary(line + 4, temporary);
-        return kept_indexes_name(&note->kept, temporary) ? 0 : remove_file(note, temporary, 0, err);
+        return kept_indexes_name(&note->kept, temporary)
+                   ? 0
+                   : remove_file(note, temporary, (struct mark){0}, err);
     }
-    const char *name = split_line(line, note->is_published ? "old" : "made", &inode);
-    if (name == NULL || inode == 0 || !may_remove(note, name) || is_needed(note, name))
+    const char *name = split_line(line, note->is_published ? "old" : "made", &mark);
+    if (name == NULL || mark.inode == 0 || !may_remove(note, name) || is_needed(note, name))
         return 0;
-    return remove_file(note, name, inode, err);
+    return remove_file(note, name, mark, err);
 }
 
 /* Returns whether the index is the one in the first line. */
@@ -275,12 +309,12 @@ static int clear(struct note *note, char *text, struct wfs_error *err)
     note->is_published = is_published(note, text);
     if (code >= 0 && note->is_published) {
         wfs_output_temporary_link(note->path, temporary);
-        code = remove_file(note, temporary, 0, err);
+        code = remove_file(note, temporary, (struct mark){0}, err);
     }
     while (code >= 0 && strchr(text, '\n') != NULL)
         code = clear_line(note, strsep(&text, "\n"), err);
     wfs_output_temporary(note->path, temporary);
-    code = code < 0 ? code : remove_file(note, temporary, 0, err);
+    code = code < 0 ? code : remove_file(note, temporary, (struct mark){0}, err);
     if (code == 0 && io_sync_directory(note->directory) < 0)
         return wfs_fail(err, errno, "cannot sync the directory: %s", strerror(errno));
     return code;
@@ -308,5 +342,5 @@ int set_note_clear(const struct format_table *table, const char *path, char *own
     if (code < 0 || (own == NULL && text == NULL))
         return code;
     code = clear(&note, own != NULL ? own : text, err);
-    return code < 0 ? code : remove_file(&note, name, 0, err);
+    return code < 0 ? code : remove_file(&note, name, (struct mark){0}, err);
 }

@@ -41,10 +41,14 @@ def describe(out, index, other, how='file'):
     return other, files
 
 
-def write_note(out, index, inode, files):
-    """What anybody can write who guesses inodes."""
-    lines = ['weightfs-set 2', 'index %d' % inode, *('old %d %s' % ((out / file).stat().st_ino, file) for file in files),
-             'end', *('made %d %s' % ((out / file).stat().st_ino, file) for file in files), '']
+def mark(path, is_right=True):
+    return '%d %d' % (path.stat().st_ino, path.stat().st_mtime_ns + (not is_right))
+
+
+def write_note(out, index, inode, files, is_right=True):
+    """What somebody can write who guesses inodes and knows times."""
+    lines = ['weightfs-set 3', 'index %d' % inode, *('old %s %s' % (mark(out / file, is_right), file) for file in files),
+             'end', *('made %s %s' % (mark(out / file, is_right), file) for file in files), '']
     note = out / ('.%s.weightfs.set' % index)
     note.write_text('\n'.join(lines))
     note.chmod(0o600)
@@ -63,6 +67,21 @@ def test_no_note_removes_a_file_that_a_description_names(tmp_path, save, kind, o
     save(kind, 'new')
     assert contents(out).items() >= before.items()
     assert len(os.listdir(out)) == 6 and not (out / ('.%s.weightfs.set' % index)).exists()
+
+
+@pytest.mark.parametrize('is_right', [False, True])
+@pytest.mark.parametrize('kind', INDEXES)
+def test_an_inode_proves_nothing(tmp_path, save, kind, is_right):
+    """Files that nothing describes any more: removed only if the note also has the time of their last change."""
+    out, index = tmp_path / 'out', INDEXES[kind]
+    save(kind, 'old')
+    other, files = describe(out, index, 'mine')
+    (out / other).unlink()
+    before = contents(out)
+    write_note(out, index, 1, files, is_right)
+    save(kind, 'new')
+    after = contents(out)
+    assert len(after) == 3 if is_right else after.items() >= before.items()
 
 
 @pytest.mark.parametrize('kind', INDEXES)

@@ -30,8 +30,9 @@ def test_a_note_lists_the_files_of_the_old_set_and_of_the_new_one(tmp_path):
         first = 1 + next(i for i, call in enumerate(calls) if call[0] == 'rename')
         convert(folder, 'kill-before', first, source, out)
         inode = {path.name: path.stat().st_ino for path in out.iterdir()}
-        lines = ['weightfs-set 2', 'index %d' % inode['.%s.weightfs.tmp' % INDEX], *('new %s' % name(i, 2) for i in (1, 2)),
-                 *('old %d %s' % (inode[name(i, 3)], name(i, 3)) for i in (1, 2, 3)), 'end',
-                 *('made %d %s' % (inode['.%s.weightfs.tmp' % name(i, 2)], name(i, 2)) for i in (1, 2))]
+        mark = {path.name: '%d %d' % (path.stat().st_ino, path.stat().st_mtime_ns) for path in out.iterdir()}
+        lines = ['weightfs-set 3', 'index %d' % inode['.%s.weightfs.tmp' % INDEX], *('new %s' % name(i, 2) for i in (1, 2)),
+                 *('old %s %s' % (mark[name(i, 3)], name(i, 3)) for i in (1, 2, 3)), 'end',
+                 *('made %s %s' % (mark['.%s.weightfs.tmp' % name(i, 2)], name(i, 2)) for i in (1, 2))]
         assert (out / ('.%s.weightfs.set' % INDEX)).read_text().splitlines() == lines
         assert st.read(out / name(1, 3)).tensors['x'][2] == b'x' and len(os.listdir(out)) == 4 + 3 + 1

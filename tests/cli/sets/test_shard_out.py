@@ -269,7 +269,7 @@ def tree_of(folder):
 
 
 @pytest.mark.parametrize('is_published', [False, True])
-@pytest.mark.parametrize('version', [1, 2])
+@pytest.mark.parametrize('version', [1, 2, 3])
 def test_the_note_of_a_stranger_removes_no_file(model, tmp_path, version, is_published):
     """Not another checkpoint, and not a file that has the name or the inode of a part, but not both."""
     out = tmp_path / 'out'
@@ -280,8 +280,8 @@ def test_the_note_of_a_stranger_removes_no_file(model, tmp_path, version, is_pub
     lines = ['weightfs-set %d' % version, 'index %d' % ((out / INDEX).stat().st_ino if is_published else 1)]
     for other in [*others, out / 'model.safetensors', *(model / name(i, 3) for i in (1, 2, 3))]:
         inode = other.stat().st_ino + (other == others[2])
-        lines += [word % {'inode': inode, 'name': path} for path in (other.name, '../%s/%s' % (other.parent.name, other.name), str(other))
-                  for word in ('new %(name)s', 'old %(name)s', 'old %(inode)d %(name)s', 'made %(inode)d %(name)s')]
+        lines += [word % {'inode': inode if version < 3 else '%d %d' % (inode, other.stat().st_mtime_ns), 'name': path} for path in (other.name, '../%s/%s' % (other.parent.name, other.name), str(other))
+                  for word in ('new %(name)s', 'old %(name)s', 'old %(inode)s %(name)s', 'made %(inode)s %(name)s')]
     made = ['made ' + line[4:] for line in lines if line.startswith('old ')]
     note = out / ('.%s.weightfs.set' % INDEX)
     note.write_text('\n'.join([*lines, 'end', *(made if version > 1 else []), '']))
@@ -299,7 +299,7 @@ def test_a_note_that_is_not_ours_is_refused(model, tmp_path, how):
     out = tmp_path / 'out'
     weightfs('convert', model, slashed(out))
     note, text = out / ('.%s.weightfs.set' % INDEX), tmp_path / 'text'
-    text.write_text('weightfs-set 2\nindex 1\nend\n')
+    text.write_text('weightfs-set 3\nindex 1\nend\n')
     text.chmod(0o666 if how == 'mode' else 0o600)
     {'mode': os.rename, 'link': os.symlink, 'second name': os.link}[how](text, note)
     before = tree_of(out)

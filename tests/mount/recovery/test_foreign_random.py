@@ -65,11 +65,11 @@ class Stranger:
                 self.random.choice([os.link, os.symlink])(victim, path)
 
     def plant_note(self, index):
-        lines = ['weightfs-set %d' % self.random.randint(1, 2), 'index %s' % self.random.choice([index.stat().st_ino, 1])]
+        lines = ['weightfs-set %d' % self.random.randint(1, 3), 'index %s' % self.random.choice([index.stat().st_ino, 1])]
         for _ in range(8):
             victim = self.random.choice(self.victims)
             name = self.random.choice([victim.name, victim.name, str(victim), '../%s/%s' % (victim.parent.name, victim.name)])
-            lines.append('%s %s%s' % (self.random.choice(['new', 'old', 'made']), self.random.choice(['', '%d ' % victim.stat().st_ino]), name))
+            lines.append('%s %s%s' % (self.random.choice(['new', 'old', 'made']), self.random.choice(['', '%d ' % victim.stat().st_ino, '%d %d ' % (victim.stat().st_ino, victim.stat().st_mtime_ns)]), name))
         lines.insert(self.random.randint(2, len(lines)), 'end')
         note = index.with_name('.%s.weightfs.set' % index.name)
         note.unlink(missing_ok=True)
