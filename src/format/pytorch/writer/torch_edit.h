@@ -42,7 +42,7 @@ struct torch_edit {
     struct text_index takers; /* names of containers that can get more items, and */
     uint32_t *taker_nodes;    /* malloc'ed: the first container with each */
     struct map by_name;       /* nodes by their name at the end */
-    uint32_t *firsts;         /* malloc'ed: by value, its first place; 0: none */
+    uint32_t *firsts;         /* malloc'ed: by value, its first place that stays; 0: none */
     uint32_t *n_same;         /* malloc'ed: by first place, how many places its value has */
 };
 
@@ -85,7 +85,8 @@ uint64_t edit_name_hash(struct text_slice name);
 /* Fails with -EINVAL: the thing with that name cannot be in the checkpoint, and why. */
 int torch_edit_fail(const struct torch_edit *edit, struct text_slice name, const char *why);
 
-/* Returns the first place with the same value; 0: the value cannot be anywhere else. */
+/* Returns the first place with the same value that is not removed, or, where all are, the first; 0:
+ * the value cannot be anywhere else. */
 static inline uint32_t torch_edit_first(const struct torch_edit *edit, uint32_t place)
 {
     return edit->firsts[edit->places[place].id];

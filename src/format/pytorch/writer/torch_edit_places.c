@@ -325,13 +325,17 @@ static int claim_all(struct torch_edit *edit)
     return follow_tensors(edit);
 }
 
+/* Finds the place that stands for all places of a value: one that stays, if any does. */
 static void count_same(struct torch_edit *edit)
 {
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         uint32_t *first = &edit->firsts[edit->places[i].id];
         if (edit->places[i].kind == PLACE_VALUE && edit->places[i].item == PLACE_FIXED)
             continue;
-        *first = *first == 0 ? i : *first;
+        if (*first == 0 || (edit->nodes[*first].claim == 0 && edit->nodes[i].claim != 0)) {
+            edit->n_same[i] = edit->n_same[*first];
+            *first = i;
+        }
         edit->n_same[*first]++;
     }
 }

@@ -201,41 +201,59 @@ static bool is_new(const struct torch_edit *edit, uint32_t i, const struct maker
            (storage != NULL && !is_bare(maker) && storage->is_untyped && storage->is_big_endian);
 }
 
-/* Collects the stamp of each value, by its first place; 0 when its places differ. */
+/*
+ * Collects the stamps of tensors by the values that an edit of them changes: what is in their
+ * place, the call that makes them and its arguments. 0 when tensors that share a value differ.
+ */
 static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
 {
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         const struct wfs_tensor *tensor = tensor_at(edit, i);
         if (tensor == NULL)
             continue;
-        const uint32_t first = torch_edit_first(edit, i);
+        const struct maker maker = find_maker(edit->plan, edit->places[i].id);
+        const uint32_t values[] = {edit->places[i].id, maker.call, maker.args};
         const uint64_t stamp = catalog_stamp(tensor) | 1;
-        if (stamps[first] == UINT64_MAX)
-            stamps[first] = stamp;
-        else if (stamps[first] != stamp)
-            stamps[first] = 0;
+        for (size_t k = 0; k < sizeof(values) / sizeof(*values); k++) {
+            uint64_t *known = &stamps[values[k]];
+            if (values[k] != 0)
+                *known = *known == UINT64_MAX || *known == stamp ? stamp : 0;
+        }
     }
 }
 
-/* Counts the shown bytes of each record, and its users that need other bytes, the same for all. */
-static int count_users(struct torch_edit *edit)
+/* Returns whether tensors that shared a value when loaded have become different ones. */
+static bool is_divided(const uint64_t stamps[], uint32_t id, const struct maker *maker)
 {
+    return stamps[id] == 0 || stamps[maker->call] == 0 || stamps[maker->args] == 0;
+}
+
+/* Counts the shown bytes of each record, and its users that need other bytes, the same for all. */
+static int count_users(struct torch_edit *edit, const uint64_t stamps[])
+{
+    autofree bool *is_counted =
+        calloc((size_t)edit->catalog->values.graph.n_values + 1, sizeof(*is_counted));
+    if (is_counted == NULL)
+        return -ENOMEM;
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         const struct wfs_tensor *tensor = tensor_at(edit, i);
         if (tensor == NULL)
             continue;
-        const struct maker maker = find_maker(edit->plan, edit->places[i].id);
+        const uint32_t id = edit->places[i].id;
+        const struct maker maker = find_maker(edit->plan, id);
         struct torch_record *record =
             maker.storage == NULL ? NULL : torch_record_of(edit->plan, maker.storage);
         if (maker.storage != NULL && record == NULL)
             return -ENOMEM;
-        if (record == NULL || torch_edit_first(edit, i) != i)
+        bool *is_known = &is_counted[maker.args != 0 ? maker.args : id];
+        if (record == NULL || *is_known)
             continue;
+        *is_known = true;
         if (!is_new(edit, i, &maker)) {
             record->n_shown += tensor->n_bytes;
             continue;
         }
-        if (!fills_storage(edit->plan, &maker, tensor))
+        if (is_divided(stamps, id, &maker) || !fills_storage(edit->plan, &maker, tensor))
             continue;
         if (record->wanted == NULL)
             record->wanted = tensor;
@@ -302,26 +320,25 @@ static int change(struct torch_edit *edit, uint32_t i, const uint64_t stamps[])
     const uint32_t id = edit->places[i].id, first = torch_edit_first(edit, i);
     const struct wfs_tensor *tensor = tensor_at(edit, i);
     const struct maker maker = find_maker(plan, id);
-    /* Places of one value have become different tensors. */
-    const bool is_divided = torch_edit_is_shared(edit, i) && stamps[first] == 0;
+    const bool is_own = !is_divided(stamps, id, &maker);
     struct torch_record *record =
         maker.storage == NULL ? NULL : torch_record_of(plan, maker.storage);
     if (maker.storage != NULL && record == NULL)
         return -ENOMEM;
-    if (!is_divided && first != i) {
+    if (is_own && first != i) {
         edit->nodes[i].id = edit->nodes[first].id;
         return 0;
     }
     if (is_new(edit, i, &maker)) {
-        if (record != NULL && !is_divided && torch_record_twin(plan, record, tensor) == NULL &&
+        if (record != NULL && is_own && torch_record_twin(plan, record, tensor) == NULL &&
             record->n_wanting == record->n_uses && fills_storage(plan, &maker, tensor))
             return torch_record_fill(plan, record, record->wanted);
-    } else if (record == NULL || maker.call == 0 || maker.what == WHAT_REBUILD_QTENSOR ||
-               is_divided || tensor->n_bytes == 0 || !is_wasteful(record)) {
+    } else if (record == NULL || maker.call == 0 || maker.what == WHAT_REBUILD_QTENSOR || !is_own ||
+               tensor->n_bytes == 0 || !is_wasteful(record)) {
         return 0;
     }
     return is_bare(&maker) ? replace_storage(edit, i, maker.storage)
-                           : rewrite(plan, id, &maker, tensor, !is_divided, &edit->nodes[i].id);
+                           : rewrite(plan, id, &maker, tensor, is_own, &edit->nodes[i].id);
 }
 
 /*
@@ -351,10 +368,11 @@ static int forget_removed(struct torch_edit *edit)
 
 int torch_edit_tensors(struct torch_edit *edit)
 {
-    autofree uint64_t *stamps = malloc(((size_t)edit->n_places + 1) * sizeof(*stamps));
+    const size_t n_values = (size_t)edit->catalog->values.graph.n_values + 1;
+    autofree uint64_t *stamps = malloc(n_values * sizeof(*stamps));
     if (stamps == NULL)
         return -ENOMEM;
-    memset(stamps, 0xff, ((size_t)edit->n_places + 1) * sizeof(*stamps));
+    memset(stamps, 0xff, n_values * sizeof(*stamps));
     collect_stamps(edit, stamps);
     for (uint32_t i = 1; i <= edit->n_places; i++)
         edit->nodes[i].id = edit->nodes[i].kind == PLACE_VALUE && edit->nodes[i].claim != 0
@@ -362,7 +380,7 @@ int torch_edit_tensors(struct torch_edit *edit)
                                 : edit->places[i].id;
     int code = count_uses(edit->plan);
     if (code == 0)
-        code = count_users(edit);
+        code = count_users(edit, stamps);
     for (uint32_t i = 1; i <= edit->n_nodes && code == 0; i++) {
         const struct wfs_tensor *tensor = tensor_at(edit, i);
         if (tensor == NULL)
