@@ -148,11 +148,12 @@ static int end_of(bool is_confined, bool (*attempt)(void))
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* Builds with sanitizers enter no sandbox. */
 static bool has_landlock(void)
 {
     struct landlock landlock;
     landlock_init(&landlock, LANDLOCK_CONNECTS);
-    const bool has = landlock.fd >= 0;
+    const bool has = landlock.fd >= 0 && !WFS_INSTRUMENTED;
     landlock_done(&landlock);
     return has;
 }
