@@ -331,7 +331,8 @@ static int change(struct torch_edit *edit, uint32_t i, const uint64_t stamps[])
     }
     if (is_new(edit, i, &maker)) {
         if (record != NULL && is_own && torch_record_twin(plan, record, tensor) == NULL &&
-            record->n_wanting == record->n_uses && fills_storage(plan, &maker, tensor))
+            record->n_wanting == record->n_uses && !record->is_held &&
+            fills_storage(plan, &maker, tensor))
             return torch_record_fill(plan, record, record->wanted);
     } else if (record == NULL || maker.call == 0 || maker.what == WHAT_REBUILD_QTENSOR || !is_own ||
                tensor->n_bytes == 0 || !is_wasteful(record)) {

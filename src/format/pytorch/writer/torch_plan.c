@@ -362,6 +362,17 @@ struct view {
     const uint64_t *strides; /* NULL: dense */
 };
 
+/* Finds a record that has the bytes of the tensor, and keeps other bytes from being put there. */
+static bool take_record(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
+                        uint32_t *ret)
+{
+    if (!find_record(plan, tensor, class, ret))
+        return false;
+    struct torch_record *record = &plan->records[*ret];
+    record->is_held |= record->content != record->wanted;
+    return true;
+}
+
 /* Finds the view that shows the tensor: of a record that has its bytes already, or of a new one. */
 static int find_view(struct torch_plan *plan, const struct wfs_tensor *tensor, uint32_t class,
                      struct view *ret)
@@ -374,13 +385,13 @@ static int find_view(struct torch_plan *plan, const struct wfs_tensor *tensor, u
     record.location = share(plan, &plan->cpu, NULL, "cpu");
     if (record.class == 0 || record.location == 0)
         return -ENOMEM;
-    if (find_record(plan, tensor, record.class, &ret->record))
+    if (take_record(plan, tensor, record.class, &ret->record))
         return 0;
     /* One that was transposed since is contiguous in the new file. */
     if (is_as_loaded(plan, tensor) && is_permuted(tensor)) {
         struct wfs_tensor whole = *tensor;
         whole.stored.strides = NULL;
-        if (find_record(plan, &whole, record.class, &ret->record)) {
+        if (take_record(plan, &whole, record.class, &ret->record)) {
             ret->strides = tensor->stored.strides;
             return 0;
         }

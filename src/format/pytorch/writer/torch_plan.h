@@ -30,6 +30,7 @@ struct torch_record {
     uint64_t n_shown;                /* bytes of unchanged tensors */
     const struct wfs_tensor *wanted; /* new content that its users need; NULL: none */
     uint32_t n_wanting;              /* users that need this content */
+    bool is_held;                    /* another tensor shows the bytes that were loaded */
 };
 
 struct torch_plan {
