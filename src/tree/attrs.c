@@ -327,6 +327,13 @@ int attrs_set(struct wfs_tree *tree, struct wfs_node *node, const struct attr *a
     return code;
 }
 
+bool attrs_is_set(struct edit *edit, const struct attr *attr)
+{
+    return (attr->effect == ATTR_DTYPE && edit->has_dtype) ||
+           (attr->effect == ATTR_SHAPE && edit->has_shape) ||
+           (attr->effect == ATTR_TEXT && *text_of(edit, attr) != NULL);
+}
+
 void attrs_unset(struct wfs_tree *tree, struct edit *edit, const struct attr *attr)
 {
     if (attr->effect == ATTR_TEXT) {

@@ -45,6 +45,9 @@ int attrs_get(const struct look *look, const struct attr *attr, struct strbuf *t
 int attrs_set(struct wfs_tree *tree, struct wfs_node *node, const struct attr *attr,
               const char *value, size_t n_bytes);
 
+/* Returns true when the attribute was set and not removed since. */
+bool attrs_is_set(struct edit *edit, const struct attr *attr);
+
 /* Removes what was set. */
 void attrs_unset(struct wfs_tree *tree, struct edit *edit, const struct attr *attr);
 

@@ -2,7 +2,9 @@
 /*
  * Changes of names: made, removed, moved, linked.
  */
+#include <weightfs/cleanup.h>
 #include "tree/control/control.h"
+#include "tree/file/description.h"
 #include "tree/file/outline.h"
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
@@ -205,8 +207,14 @@ int wfs_node_link(struct wfs_tree *tree, struct wfs_node *node, struct wfs_node 
         code = notes_link(tree, node, dir, name);
     if (code < 0)
         return code;
-    code = notes_settle(tree, NULL, entry_add(tree, dir, name, NAME_COPIED, node, true, &id));
-    if (code < 0)
+    const bool is_unknown = node->tensor == NULL && !valuefile_is_one(entry_at(tree, node->entry));
+    code = entry_add(tree, dir, name, NAME_COPIED, node, true, &id);
+    if (code == 0 && is_unknown) {
+        code = namesake_describe(tree, node);
+        if (code < 0)
+            entry_remove(tree, id);
+    }
+    if (notes_settle(tree, NULL, code) < 0)
         return code;
     edit_touch(tree, node);
     touch_dir(tree, dir);
@@ -319,10 +327,51 @@ static int check_move(const struct wfs_tree *tree, const struct move *move, unsi
     return check_replaced(tree, move);
 }
 
-static void exchange(struct wfs_tree *tree, const struct move *move)
+/* Returns true for a file whose dtype and shape depend on the place that it takes. */
+static bool takes_description(const struct entry *entry)
+{
+    return entry->node->kind == NODE_FILE && !edit_is_told(entry->node) && !valuefile_is_one(entry);
+}
+
+/* Gives a new file what the other one is, as far as neither what was set nor the header of a .npy
+ * file says it. The new one takes the name id. */
+static int inherit(struct wfs_tree *tree, struct wfs_node *node, uint32_t id,
+                   const struct wfs_node *from)
+{
+    cleanup(arena_done) struct arena arena = {0};
+    struct description own = {0};
+    int code = description_hides_suffix(tree, node, id);
+    if (code > 0)
+        code = sibling_describe(tree, node, id, &arena, &own, NULL);
+    if (code < 0 && !description_is_of_header(code))
+        return code;
+    return edit_inherit(tree, node, from, !own.is_framed || !own.has_dtype, !own.is_framed);
+}
+
+/* Each of two files takes the place of the other. */
+static int inherit_both(struct wfs_tree *tree, const struct move *move)
+{
+    const struct entry *from = entry_at(tree, move->from), *to = entry_at(tree, move->to);
+    struct wfs_node *node = from->node, *other = to->node;
+    const bool takes = takes_description(from), other_takes = takes_description(to);
+    const struct wfs_tensor *tensor = takes && other_takes ? node->tensor : NULL;
+    if (node->kind != NODE_FILE || other->kind != NODE_FILE)
+        return 0;
+    int code = takes ? inherit(tree, node, move->to, other) : 0;
+    if (code == 0 && other_takes)
+        code = inherit(tree, other, move->from, node);
+    if (code == 0 && tensor != NULL)
+        other->tensor = tensor;
+    return code;
+}
+
+static int exchange(struct wfs_tree *tree, const struct move *move)
 {
     struct entry *from = entry_at(tree, move->from), *to = entry_at(tree, move->to);
     struct wfs_node *node = from->node, *other = to->node;
+    const int code = inherit_both(tree, move);
+    if (code < 0)
+        return code;
     if ((node->kind == NODE_DIR) != (other->kind == NODE_DIR)) {
         const uint32_t order = from->order;
         from->order = to->order;
@@ -333,6 +382,7 @@ static void exchange(struct wfs_tree *tree, const struct move *move)
     entry_relink(tree, move->to, node);
     edit_touch(tree, other);
     edit_mark_entry(tree, was_shown);
+    return 0;
 }
 
 /* The place in the output stays with the key; a new file without dtype and shape gets those of the
@@ -342,7 +392,7 @@ static int replace(struct wfs_tree *tree, const struct move *move)
     struct entry *from = entry_at(tree, move->from), *to = entry_at(tree, move->to);
     struct wfs_node *node = from->node, *replaced = to->node;
     if (node->kind == NODE_FILE && !edit_is_told(node)) {
-        const int code = edit_inherit(tree, node, replaced);
+        const int code = inherit(tree, node, move->to, replaced);
         if (code < 0)
             return code;
     }
@@ -403,10 +453,9 @@ int wfs_node_rename(struct wfs_tree *tree, struct wfs_node *from_dir, const char
     code = notes_move(tree, from_dir, from_name, to_dir, to_name, flags);
     if (code < 0)
         return code;
-    if ((flags & RENAME_EXCHANGE) != 0)
-        exchange(tree, &move);
-    else
-        code = move.to != 0 ? replace(tree, &move) : move_on(tree, &move);
+    code = (flags & RENAME_EXCHANGE) != 0 ? exchange(tree, &move)
+           : move.to != 0                 ? replace(tree, &move)
+                                          : move_on(tree, &move);
     code = notes_settle(tree, NULL, code);
     if (code < 0)
         return code;

@@ -193,8 +193,19 @@ static bool is_digest(const char *name)
     return strcmp(name, OURS "xxh3") == 0 || strcmp(name, OURS "stats") == 0;
 }
 
-/* Returns a negative errno, 0 to go on, or 1 when the attribute already has the value, other than
- * from a sibling, which may change. */
+/*
+ * Returns true when the file keeps the attribute wherever it goes. A new file does so only with
+ * what was set: the rest is that of a sibling, or of the tensor that had its key, and changes when
+ * the file is renamed.
+ */
+static bool keeps(const struct wfs_node *node, const char *name)
+{
+    const struct attr *attr = has_prefix(name, OURS) ? attrs_find(name + strlen(OURS)) : NULL;
+    return !edit_is_staged(node) || edit_is_told(node) ||
+           (attr != NULL && attrs_is_set(node->edit, attr));
+}
+
+/* Returns a negative errno, 0 to go on, or 1 when the file keeps the value that it has. */
 static int compare_old(const struct wfs_tree *tree, const struct wfs_node *node, const char *name,
                        const void *value, size_t n_bytes, int flags)
 {
@@ -206,8 +217,7 @@ static int compare_old(const struct wfs_tree *tree, const struct wfs_node *node,
         return -EEXIST;
     if ((flags & XATTR_REPLACE) != 0 && code == -ENODATA)
         return -ENODATA;
-    const bool is_own = !edit_is_staged(node) || node->tensor != NULL;
-    return code == 0 && is_own && old.n_bytes == n_bytes &&
+    return code == 0 && keeps(node, name) && old.n_bytes == n_bytes &&
            (n_bytes == 0 || memcmp(old.bytes, value, n_bytes) == 0);
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Each kind of edit that a mount knows, by name, and what a person sees of a mount: for tests that make an edit and look."""
+import ctypes
 import os
 import shutil
 
@@ -57,6 +58,13 @@ def write(mnt, name, data):
 def replace(mnt, name):
     shutil.copyfile(mnt / 'd/weight', mnt / '.new')
     os.rename(mnt / '.new', mnt / name)
+
+
+def exchange_names(one, other):
+    """renameat2 with RENAME_EXCHANGE, in this process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(-100, os.fsencode(one), -100, os.fsencode(other), 2) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def exchange(mnt, one, other):

@@ -82,6 +82,7 @@ int namesake_describe(struct wfs_tree *tree, struct wfs_node *node)
     if (order != ORDER_NEW) {
         node->tensor = wfs_catalog_tensor(tree->catalog, order);
         node->edit->is_namesake = true;
+        node->edit->version++;
     }
     return code == -ENOENT || code == -ENOKEY ? 0 : code;
 }

@@ -247,18 +247,20 @@ static int inherit_texts(struct edit *edit, const struct edit *from)
     return 0;
 }
 
-int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from)
+int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from,
+                 bool takes_dtype, bool takes_shape)
 {
     struct edit *edit = edit_of(tree, node);
     const struct edit *other = from->edit;
     if (edit == NULL)
         return -ENOMEM;
-    if (other != NULL && !edit->has_shape && other->has_shape &&
+    edit->version++;
+    if (other != NULL && takes_shape && !edit->has_shape && other->has_shape &&
         edit_set_shape(edit, &other->shape) < 0)
         return -ENOMEM;
     if (other != NULL && inherit_texts(edit, other) < 0)
         return -ENOMEM;
-    if (other != NULL && !edit->has_dtype && other->has_dtype) {
+    if (other != NULL && takes_dtype && !edit->has_dtype && other->has_dtype) {
         edit->has_dtype = true;
         edit->dtype = other->dtype;
     }

@@ -126,8 +126,10 @@ static inline bool edit_is_told(const struct wfs_node *node)
     return node->tensor != NULL && (node->edit == NULL || !node->edit->is_namesake);
 }
 
-/* Takes dtype, shape and texts of the other node, where this one has none of its own. -ENOMEM. */
-int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from);
+/* Takes the tensor of the other node, and what was set of its texts, dtype and shape, where this
+ * one has none of its own. -ENOMEM. */
+int edit_inherit(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from,
+                 bool takes_dtype, bool takes_shape);
 
 /* Replaces the shape. -ENOMEM. */
 int edit_set_shape(struct edit *edit, const struct wfs_shape *shape);
