@@ -250,7 +250,6 @@ static void take_name(struct burnpack_load *load, struct burnpack_draft *draft,
                       const struct cbor_span *name)
 {
     enum wfs_dtype dtype = WFS_OPAQUE;
-    const struct wfs_quoted key = quote(&draft->key);
     if (cbor_span_is(name, "QFloat")) {
         cborin_fail(&load->in, "the dtype QFloat requires a scheme");
     } else if (burnpack_dtype_parse(name, &dtype)) {
@@ -258,13 +257,13 @@ static void take_name(struct burnpack_load *load, struct burnpack_draft *draft,
             tally_note(&load->tally, &load->catalog->arena, WFS_INFO, BPK_BOOL,
                        "tensor '%s': its bool is written as Burn up to 0.20 wrote it; newer "
                        "versions cannot read the file",
-                       key.text);
+                       quote(&draft->key).text);
     } else if (!load->context->force) {
-        stop(load, wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'", key.text,
-                            quote(name).text));
+        stop(load, wfs_fail(load->err, EOPNOTSUPP, "tensor '%s': unknown dtype '%s'",
+                            quote(&draft->key).text, quote(name).text));
     } else {
         tally_note(&load->tally, &load->catalog->arena, WFS_HIGH, BPK_DTYPE,
-                   "tensor '%s': unknown dtype '%s'", key.text, quote(name).text);
+                   "tensor '%s': unknown dtype '%s'", quote(&draft->key).text, quote(name).text);
         set_attr(load, draft, "dtype", name->bytes, name->n_bytes);
     }
     set(draft, dtype);
