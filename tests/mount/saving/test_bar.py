@@ -7,12 +7,12 @@ from wfs_testlib.program import weightfs
 
 pytestmark = pytest.mark.skipif(bool(program.WRAP), reason='takes too long under another program')
 
-N_BYTES = 3 << 29
+N_BYTES = 3 << 31
 
 
 @pytest.fixture
 def slow(mount, folder):
-    """A mount whose commit has to cast a hole of 1.5 GiB."""
+    """A mount whose commit has to cast a hole of 6 GiB."""
     path = st.write_hole(folder / 'in.safetensors', N_BYTES)
     return mount(path, 'cast=F8_E4M3', 'output=%s' % (folder / 'out.safetensors'))
 
