@@ -112,3 +112,48 @@ def test_an_unchanged_module_keeps_its_pickle(folder):
     weightfs('convert', path, folder / 'out.pth')
     assert weightfs('diff', '--exact', '--all', path, folder / 'out.pth').stdout == ''
     assert pth_read.load(folder / 'out.pth') == pth_read.load(path)
+
+
+# ---- modules as a whole ----
+
+def two(folder, more=()):
+    """A checkpoint as trainers make it, with a model and its average."""
+    modules = [pth.module(item('w', tensor(i)), modules=item('head', pth.module(item('w', tensor(i + 1))))) for i in (0, 2)]
+    return save(folder, pth.pairs((pth.text('epoch'), pth.number(5)), (pth.text('model'), modules[0]), (pth.text('ema'), modules[1]), *more), 4)
+
+
+def weights(module):
+    return [module.state['_parameters']['w'].data, module.state['_modules']['head'].state['_parameters']['w'].data]
+
+
+@pytest.mark.parametrize('gone, left', [('model', 'ema'), ('ema', 'model')])
+def test_a_module_is_removed_as_a_whole(folder, gone, left):
+    source = two(folder)
+    weightfs('edit', '--remove=%s.*' % gone, source, folder / 'out.pth')
+    found = pth_read.load(folder / 'out.pth')
+    assert list(found) == [key for key in ('epoch', 'model', 'ema') if key != gone]
+    assert weights(found[left]) == weights(pth_read.load(source)[left])
+    weightfs('edit', '--rename', left, gone, folder / 'out.pth', folder / 'again.pth')
+    found = pth_read.load(folder / 'again.pth')
+    assert set(found) == {'epoch', gone} and weights(found[gone]) == weights(pth_read.load(source)[left])
+
+
+def test_a_module_whose_value_stays_is_not_removed(folder):
+    weightfs('edit', '--remove=model.w', '--remove=model.head.w', two(folder), folder / 'out.pth')
+    found = pth_read.load(folder / 'out.pth')
+    assert list(found) == ['epoch', 'model', 'ema'] and found['model'].state['_parameters'] == {}
+
+
+def test_a_module_is_not_renamed_to_what_exists(folder):
+    done = weightfs('edit', '--rename', 'ema', 'model', two(folder, more=[(pth.text('x'), pth.number(1))]), folder / 'out.pth', code=7)
+    assert "'model.w'" in done.stderr
+    hollow = save(folder, pth.dictionary(model=pth.module(), ema=pth.module(item('w', tensor(0)))), 1)
+    done = weightfs('edit', '--rename', 'ema', 'model', hollow, folder / 'out.pth', code=9)
+    assert "'model' cannot be in the checkpoint: another item has that name: rename one of them" in done.stderr
+
+
+def test_a_key_that_is_equal_in_python_is_named(folder):
+    """An integer stays one among integers, as which 1 is True."""
+    source = save(folder, pth.dictionary(a=pth.pairs((pth.number(0), tensor(0)), (b'\x88', tensor(1))), b=pth.pairs((pth.number(1), tensor(2)))), 3)
+    done = weightfs('edit', '--rename', 'b.1', 'a.1', source, folder / 'out.pth', code=9)
+    assert "'a.True' cannot be in the checkpoint: another item has that name, or a key that is equal in Python" in done.stderr

@@ -2,10 +2,11 @@
 """Edits of a mounted .pth, committed to another one."""
 import json
 import os
+import shutil
 
 import pytest
 
-from wfs_testlib import program, pth, pth_read, pth_written, st, with_torch
+from wfs_testlib import edit_kinds, program, pth, pth_read, pth_written, st, with_torch
 from wfs_testlib.program import tool, weightfs
 
 LIGHTNING = program.ROOT / 'tests' / 'wfs_testlib' / 'lightning.py'
@@ -136,3 +137,59 @@ def test_a_set_says_what_in_its_files_can_run_code(folder, keeps):
     said = tool(*program.COMMAND, 'convert', '--format', 'pytorch', *options, made, '%s/' % (folder / 'out')).stderr
     assert any(b'posix' in path.read_bytes() for path in (folder / 'out').iterdir()) == keeps
     assert ('refers to system of module posix' in said) == keeps
+
+
+# ---- modules as a whole ----
+
+def remove_and_move(mnt):
+    shutil.rmtree(mnt / 'model')
+    (mnt / 'ema').rename(mnt / 'model')
+    return {'epoch': None, 'model': 'ema'}
+
+
+def remove_commit_and_move(mnt):
+    shutil.rmtree(mnt / 'model')
+    mnt.commit()
+    (mnt / 'ema').rename(mnt / 'model')
+    return {'epoch': None, 'model': 'ema'}
+
+
+def move_away_and_move(mnt):
+    (mnt / 'model').rename(mnt / 'first')
+    (mnt / 'ema').rename(mnt / 'model')
+    return {'epoch': None, 'first': 'model', 'model': 'ema'}
+
+
+def exchange_both(mnt):
+    edit_kinds.exchange_names(mnt / 'model', mnt / 'ema')
+    return {'epoch': None, 'model': 'ema', 'ema': 'model'}
+
+
+def move_and_take_away(mnt):
+    """A tensor of the module that is removed stays under another name."""
+    (mnt / 'model/w').rename(mnt / 'w')
+    shutil.rmtree(mnt / 'model')
+    (mnt / 'ema').rename(mnt / 'model')
+    return {'epoch': None, 'model': 'ema', 'w': None}
+
+
+def remove_one(mnt):
+    shutil.rmtree(mnt / 'model')
+    return {'epoch': None, 'ema': 'ema'}
+
+
+@pytest.mark.parametrize('option', ['output', 'rw'])
+@pytest.mark.parametrize('steps', [remove_and_move, remove_commit_and_move, move_away_and_move, exchange_both, move_and_take_away, remove_one])
+def test_modules_are_moved_and_removed_as_a_whole(mount, folder, steps, option):
+    source, out = folder / 'in.pth', folder / 'out.pth'
+    modules = {key: pth.module(pth.text('w') + pth.tensor(pth.storage(str(i), numel=2), size=(2,))) for i, key in enumerate(['model', 'ema'])}
+    source.write_bytes(pth.checkpoint(pth.dictionary(epoch=pth.number(5), **modules), r0=st.f32(1, 2), r1=st.f32(3, 4)))
+    before = {key: value.state['_parameters']['w'].data for key, value in pth_read.load(source).items() if key != 'epoch'}
+    mnt = mount(source, 'output=%s' % out if option == 'output' else 'rw')
+    expected = steps(mnt)
+    mnt.commit()
+    found = pth_read.load(out if option == 'output' else source)
+    assert set(found) == set(expected)
+    for key, of in expected.items():
+        if of is not None:
+            assert found[key].state['_parameters']['w'].data == before[of]

@@ -27,6 +27,7 @@ struct edit_node {
     bool has_tensor;              /* a tensor that stays, or contains one */
     bool is_short, is_torn;       /* of an object: some of its tensors are removed; are renamed */
     bool is_apart;                /* taken apart: its children become items of a dict */
+    bool is_given_up;             /* a module whose value is removed, or what is in it */
 };
 
 struct torch_edit {

@@ -542,6 +542,24 @@ static uint32_t add_versions(struct torch_edit *edit, uint32_t i, uint32_t dict)
     return call;
 }
 
+/* Names an item whose key another one has in the dict that was made. */
+static int fail_twin(const struct torch_edit *edit, uint32_t i, uint32_t made)
+{
+    const struct graph *graph = &edit->plan->graph;
+    const struct value *dict = graph_at(graph, made);
+    autofree bool *is_left = calloc((size_t)graph->n_values + 1, sizeof(*is_left));
+    if (is_left == NULL)
+        return -ENOMEM;
+    for (uint32_t k = 1; k < dict->n; k += 2)
+        is_left[value_items(dict)[k]] = true;
+    uint32_t twin = edit->nodes[i].first;
+    while (twin != 0 && is_left[edit->nodes[twin].id])
+        twin = edit->nodes[twin].next;
+    return torch_edit_fail(edit, edit->nodes[twin == 0 ? i : twin].to,
+                           "another item has that name, or a key that is equal in Python, as 1 and "
+                           "True are: rename one of them");
+}
+
 static int rebuild_items(struct torch_edit *edit, uint32_t i)
 {
     struct graph *graph = &edit->plan->graph;
@@ -569,8 +587,7 @@ static int rebuild_items(struct torch_edit *edit, uint32_t i)
     const int64_t n_twins =
         made != 0 && value->kind == VALUE_DICT ? value_drop_twins(graph, made) : 0;
     if (n_twins > 0)
-        return torch_edit_fail(edit, edit->nodes[i].to,
-                               "two of its keys would be equal in Python, like 1 and True");
+        return fail_twin(edit, i, made);
     if (n_twins < 0)
         return -ENOMEM;
     return put_value(edit, i, edit->nodes[i].versions == 0 ? made : add_versions(edit, i, made));

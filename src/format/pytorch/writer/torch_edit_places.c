@@ -107,6 +107,19 @@ static bool can_stay(const struct torch_edit *edit, uint32_t i, uint32_t taker)
            edit_name_is_same(edit->nodes[parent].to, edit->nodes[taker].to);
 }
 
+#define NAME_TAKEN "another item has that name: rename one of them"
+
+/* Returns the module of which the place is the value of the whole; 0: it is something else. */
+static uint32_t whole_of(const struct torch_edit *edit, uint32_t i)
+{
+    const struct catalog_place *place = &edit->places[i];
+    return edit->nodes[i].kind == PLACE_VALUE && place->item == PLACE_FIXED && place->parent != 0 &&
+                   edit->nodes[place->parent].kind == PLACE_HOLDER &&
+                   edit->places[place->parent].id == place->id
+               ? place->parent
+               : 0;
+}
+
 /* Renames it within its container, or moves it into another one. */
 static int move(struct torch_edit *edit, uint32_t i)
 {
@@ -121,11 +134,16 @@ static int move(struct torch_edit *edit, uint32_t i)
     const bool is_key =
         place != NULL && place->parent != 0 && place->item % 2 == 0 &&
         graph_at(&edit->plan->graph, edit->places[place->parent].id)->kind == VALUE_DICT;
+    const uint32_t module = place == NULL ? 0 : whole_of(edit, i);
+    const size_t n_own = module == 0 ? 0 : place->n_name - place->start + 1;
+    const struct text_slice whole = {node->to.bytes, node->to.n_bytes - n_own};
+    if (module != 0 && node->to.n_bytes > n_own && torch_edit_is_taken(edit, module, whole))
+        return torch_edit_fail(edit, whole, NAME_TAKEN);
     if (!is_item || is_key)
         return torch_edit_fail(edit, node->to,
                                "it is a required part of an object: rename the object as a whole");
     if (node->claim != 0 && torch_edit_is_taken(edit, i, node->to))
-        return torch_edit_fail(edit, node->to, "another item has that name: rename one of them");
+        return torch_edit_fail(edit, node->to, NAME_TAKEN);
     if (can_stay(edit, i, taker))
         taker = edit->places[i].parent;
     node->key = make_key(edit, was_key, taker, rest);
@@ -155,8 +173,22 @@ static bool must_move(const struct torch_edit *edit, uint32_t i)
                                  !torch_edit_is_at_home(edit, i));
 }
 
+/* Marks modules whose value is removed: they stay only if something in them does. */
+static void give_up_modules(struct torch_edit *edit)
+{
+    for (uint32_t i = 1; i <= edit->n_places; i++) {
+        const uint32_t module = whole_of(edit, i);
+        if (module != 0 && edit->nodes[i].claim == 0)
+            edit->nodes[module].is_given_up = true;
+    }
+    for (uint32_t i = 1; i <= edit->n_places; i++) {
+        struct edit_node *node = &edit->nodes[i];
+        node->is_given_up = node->is_given_up || edit->nodes[edit->places[i].parent].is_given_up;
+    }
+}
+
 /* Marks it and its containers as alive. Objects only stay alive with tensors, other containers
- * also with values, and dicts with what does not leave them. */
+ * also with values, and dicts and modules that are given up with what does not leave them. */
 static void revive(struct torch_edit *edit, uint32_t i, bool by_tensor)
 {
     for (; i != 0 && i <= edit->n_places && !edit->nodes[i].is_alive; i = edit->places[i].parent) {
@@ -164,7 +196,7 @@ static void revive(struct torch_edit *edit, uint32_t i, bool by_tensor)
             return;
         edit->nodes[i].is_alive = true;
         if (i > edit->root && i <= edit->end && must_move(edit, i) &&
-            torch_edit_is_dict(edit, torch_edit_holder(edit, i)))
+            (edit->nodes[i].is_given_up || torch_edit_is_dict(edit, torch_edit_holder(edit, i))))
             return;
     }
 }
@@ -180,11 +212,13 @@ static void revive_takers(struct torch_edit *edit)
 /* Finds out which containers stay: those that are not empty, or get something new. */
 static void find_alive(struct torch_edit *edit)
 {
+    give_up_modules(edit);
     for (uint32_t i = 1; i <= edit->n_places; i++)
         if (edit->nodes[i].claim != 0 && edit->nodes[i].kind == PLACE_TENSOR)
             revive(edit, i, true);
     for (uint32_t i = 1; i <= edit->n_places; i++)
-        if ((edit->nodes[i].claim != 0 || edit->places[i].name == NULL) &&
+        if ((edit->nodes[i].claim != 0 ||
+             (edit->places[i].name == NULL && !edit->nodes[i].is_given_up)) &&
             torch_edit_version_dict(edit, i) == 0)
             revive(edit, i, false);
     revive_takers(edit);
