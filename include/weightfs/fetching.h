@@ -47,7 +47,7 @@ enum {
     FETCHING_MAX = FETCHING_HEAD + FETCHING_TEXT_MAX
 };
 
-/* Set in code of OPENED: the server gave no validator, and changes show in the size only. */
+/* Set in code of OPENED: the server gave no strong validator, and a change may not show. */
 enum { FETCHING_IS_WEAK = 1 };
 
 struct fetching {

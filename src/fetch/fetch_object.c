@@ -450,7 +450,7 @@ static void opened(void *ctx, const char *name, const struct http_known *known)
 {
     struct fetch_transfer *transfer = ctx;
     struct fetch_object *object = transfer->object;
-    object->is_weak = known->kind == HTTP_BY_SIZE;
+    object->is_weak = known->is_weak;
     object->validator = cachefile_hash(known->validator, 0);
     if (known->is_whole || known->n_bytes < transfer->end)
         transfer->end = known->n_bytes;

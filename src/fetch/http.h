@@ -30,9 +30,10 @@ struct http_settings {
 
 /* What later answers are compared with, so that bytes of two versions are never mixed. */
 enum http_validator {
-    HTTP_BY_ETAG, /* strong */
-    HTTP_BY_DATE, /* Last-Modified, and the size */
-    HTTP_BY_SIZE, /* the server offers nothing better */
+    HTTP_BY_ETAG,     /* strong */
+    HTTP_BY_DATE,     /* Last-Modified, and the size */
+    HTTP_BY_WEAK_TAG, /* a weak ETag, and the size */
+    HTTP_BY_SIZE,     /* the server offers nothing better */
 };
 
 enum { HTTP_TAG_MAX = 256 }; /* of an entity tag; 64 have been seen */
@@ -44,6 +45,7 @@ struct http_known {
                       transfers all of them again */
     uint64_t n_bytes;
     enum http_validator kind;
+    bool is_weak;                 /* two versions may have the same one */
     char validator[HTTP_TAG_MAX]; /* the header's text; "" by size only */
 };
 

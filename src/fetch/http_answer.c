@@ -6,11 +6,14 @@
 
 #include <weightfs/cleanup.h>
 
+#include <curl/curl.h>
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 enum {
     HTTP_HEADER_MAX = 65536, /* bytes of all headers of an answer; servers send less than 16 KiB */
@@ -107,6 +110,9 @@ static int parse_encoding(struct http_answer *answer, struct value value)
 static int parse_tag(struct http_answer *answer, struct value value)
 {
     answer->tag[0] = '\0';
+    answer->is_weak_tag = value.n_bytes > 2 && memcmp(value.text, "W/", 2) == 0;
+    value.text += answer->is_weak_tag ? 2 : 0;
+    value.n_bytes -= answer->is_weak_tag ? 2 : 0;
     if (value.n_bytes < 2 || value.n_bytes >= sizeof(answer->tag) || value.text[0] != '"' ||
         value.text[value.n_bytes - 1] != '"')
         return 0;
@@ -140,10 +146,12 @@ struct word {
 
 #define WORD(member) offsetof(struct http_answer, member), sizeof(((struct http_answer *)0)->member)
 
+/* Letters, digits, blanks, commas, colons, and a minus in an old form. */
+#define DATE "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ,:-"
+
 static const struct word words[] = {
-    /* Letters, digits, blanks, commas, colons, and a minus in an old form of a date. */
-    {"last-modified", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ,:-",
-     WORD(modified), false},
+    {"date", DATE, WORD(date), false},
+    {"last-modified", DATE, WORD(modified), false},
     {"x-amz-bucket-region", "abcdefghijklmnopqrstuvwxyz0123456789-", WORD(region), false},
     {"x-repo-commit", "0123456789abcdef", WORD(commit), true},
 };
@@ -241,12 +249,31 @@ static enum http_verdict report_change(struct wfs_error *err)
     return HTTP_FAIL;
 }
 
+/* Returns how many seconds before the answer the object was modified: INT64_MIN where nothing says
+ * so. Another clock than that of the server may differ by a minute. */
+static int64_t age_of(const struct http_answer *answer)
+{
+    enum { DOUBT_S = 60 };
+    const time_t modified = *answer->modified == '\0' ? -1 : curl_getdate(answer->modified, NULL);
+    const time_t date =
+        *answer->date == '\0' ? time(NULL) - DOUBT_S : curl_getdate(answer->date, NULL);
+    return modified == -1 || date == -1 ? INT64_MIN : (int64_t)date - modified;
+}
+
+bool http_is_young(const struct http_answer *answer)
+{
+    const int64_t age = age_of(answer);
+    return age > -HTTP_YOUNG_S && age < HTTP_YOUNG_S;
+}
+
 /* Of an answer with a body of the object, against the first one. */
 static enum http_verdict check_validator(const struct http_answer *answer,
                                          const struct http_known *known, uint64_t n_total,
                                          struct wfs_error *err)
 {
-    const char *got = known->kind == HTTP_BY_ETAG ? answer->tag : answer->modified;
+    const char *got = known->kind == HTTP_BY_DATE                          ? answer->modified
+                      : known->kind == HTTP_BY_ETAG && answer->is_weak_tag ? ""
+                                                                           : answer->tag;
     if (n_total != known->n_bytes)
         return report_change(err);
     if (known->kind == HTTP_BY_SIZE || strcmp(got, known->validator) == 0)
@@ -378,14 +405,18 @@ enum http_verdict http_judge(const struct http_answer *answer, const struct http
 void http_learn(struct http_known *known, const struct http_answer *answer, uint64_t n_bytes)
 {
     const bool has_tag = *answer->tag != '\0', has_date = *answer->modified != '\0';
+    const bool is_old = age_of(answer) >= HTTP_YOUNG_S;
     *known = (struct http_known){
         .is_open = true,
         .is_whole = answer->status == 200,
         .n_bytes = n_bytes,
-        .kind = has_tag    ? HTTP_BY_ETAG
-                : has_date ? HTTP_BY_DATE
-                           : HTTP_BY_SIZE,
+        .kind = has_tag && !answer->is_weak_tag ? HTTP_BY_ETAG
+                : is_old                        ? HTTP_BY_DATE
+                : has_tag                       ? HTTP_BY_WEAK_TAG
+                : has_date                      ? HTTP_BY_DATE
+                                                : HTTP_BY_SIZE,
     };
+    known->is_weak = known->kind != HTTP_BY_ETAG && !is_old;
     snprintf(known->validator, sizeof(known->validator), "%s",
-             has_tag ? answer->tag : answer->modified);
+             known->kind == HTTP_BY_DATE ? answer->modified : answer->tag);
 }

@@ -24,11 +24,13 @@ struct http_answer {
     uint64_t first, last, n_total;
     bool is_encoded;        /* gzip or the like */
     bool is_bad;            /* contradicts itself, or cannot be parsed */
-    char tag[HTTP_TAG_MAX]; /* of a strong ETag, with the quotes; "": none, weak, or too long */
-    char modified[40];      /* Last-Modified; "": none */
-    char commit[41];        /* X-Repo-Commit of the Hub, 40 digits; "": none */
-    char region[64];        /* X-Amz-Bucket-Region; "": none */
-    char *location;         /* malloc'ed; NULL: none */
+    char tag[HTTP_TAG_MAX]; /* of an ETag, with the quotes; "": none, or too long */
+    bool is_weak_tag;
+    char modified[40]; /* Last-Modified; "": none */
+    char date[40];     /* Date; "": none */
+    char commit[41];   /* X-Repo-Commit of the Hub, 40 digits; "": none */
+    char region[64];   /* X-Amz-Bucket-Region; "": none */
+    char *location;    /* malloc'ed; NULL: none */
 };
 
 /*
@@ -48,6 +50,7 @@ enum http_verdict {
     HTTP_REDIRECT,
     HTTP_REFUSED, /* 401, 403, 404, 410: a signed URL that has expired, or an error */
     HTTP_AGAIN,   /* at once, and not the same way */
+    HTTP_LATER,   /* when another version would have another validator */
     HTTP_RETRY,   /* after a pause */
     HTTP_FAIL,
 };
@@ -58,6 +61,14 @@ enum http_verdict {
 /* Judges the answer to a request for [start, end); err gets the reason where that fails. */
 enum http_verdict http_judge(const struct http_answer *answer, const struct http_known *known,
                              uint64_t start, uint64_t end, struct wfs_error *err);
+
+/*
+ * Returns true for an object that was modified in the second of the answer, or just before it.
+ * Another version of the same second has the same date, and the same ETag where a server makes that
+ * of the date. After HTTP_YOUNG_S it has not (RFC 9110, 8.8.2.2).
+ */
+bool http_is_young(const struct http_answer *answer);
+enum { HTTP_YOUNG_S = 2 };
 
 /* Notes what the first good answer says. n_bytes is the length of the object. */
 void http_learn(struct http_known *known, const struct http_answer *answer, uint64_t n_bytes);

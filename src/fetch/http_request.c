@@ -140,7 +140,7 @@ static int add_header(struct http_request *request, const char *format, ...)
 /* Bytes of another version are not asked for in the first place. */
 static int add_condition(struct http_request *request, const struct http_known *known)
 {
-    if (!known->is_open || known->kind == HTTP_BY_SIZE)
+    if (!known->is_open || known->kind == HTTP_BY_SIZE || known->kind == HTTP_BY_WEAK_TAG)
         return 0;
     return add_header(request, "%s: %s",
                       known->kind == HTTP_BY_ETAG ? "If-Match" : "If-Unmodified-Since",

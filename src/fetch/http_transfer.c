@@ -110,6 +110,9 @@ static void judge(struct http_transfer *transfer)
     transfer->verdict =
         http_judge(answer, &object->known, transfer->start, transfer->stop, &transfer->err);
     object->has_changed |= transfer->err.code == ESTALE;
+    if (transfer->verdict == HTTP_TAKE && !object->known.is_open && !transfer->has_waited &&
+        http_is_young(answer))
+        transfer->verdict = HTTP_LATER;
     if (keep(transfer) < 0) {
         give_up(transfer, HTTP_FAIL, ENOMEM, "out of memory");
         return;
@@ -442,6 +445,13 @@ static void retry(struct http_transfer *transfer)
     transfer->due_ms = now_ms() + pause_ms(transfer, asked_s);
 }
 
+static void wait_for_age(struct http_transfer *transfer)
+{
+    end_request(transfer);
+    transfer->has_waited = true;
+    transfer->due_ms = now_ms() + (int64_t)HTTP_YOUNG_S * 1000;
+}
+
 /* ---- requests ---- */
 
 void http_transfer_ended(struct http_transfer *transfer, CURLcode result)
@@ -455,6 +465,8 @@ void http_transfer_ended(struct http_transfer *transfer, CURLcode result)
         http_transfer_free(transfer);
     else if (transfer->verdict == HTTP_RETRY)
         retry(transfer);
+    else if (transfer->verdict == HTTP_LATER)
+        wait_for_age(transfer);
     else if (transfer->verdict == HTTP_REDIRECT && transfer->answer.location != NULL)
         follow(transfer);
     else if (transfer->verdict == HTTP_REFUSED && (has_expired(transfer) || try_next(transfer)))

@@ -139,8 +139,9 @@ static int note_weak(struct wfs_catalog *catalog, const struct source *source)
 {
     return source->is_weak ? catalog_add_finding(
                                  catalog, WFS_MEDIUM,
-                                 "the server sends neither a strong ETag nor Last-Modified: only a "
-                                 "change of the size is noticed")
+                                 "the server sends neither a strong ETag nor a Last-Modified that "
+                                 "lies before its Date: a change of the same size may not be "
+                                 "noticed")
                            : 0;
 }
 

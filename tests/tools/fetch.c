@@ -42,11 +42,13 @@ static void cancel(struct range *range)
 
 static void range_opened(void *ctx, const char *name, const struct http_known *known)
 {
-    static const char *const kinds[] = {"etag", "date", "size"};
+    static const char *const kinds[] = {"etag", "date", "weak tag", "size"};
     struct range *range = ctx;
     /* The name of a URL is what was given, with secrets; others have none. */
-    fprintf(stderr, "opened %s: %" PRIu64 ", %s%s\n", strncmp(name, "http", 4) == 0 ? "URL" : name,
-            known->n_bytes, kinds[known->kind], known->is_whole ? ", whole" : "");
+    fprintf(stderr, "opened %s: %" PRIu64 ", %s%s%s\n",
+            strncmp(name, "http", 4) == 0 ? "URL" : name, known->n_bytes, kinds[known->kind],
+            known->is_weak && known->kind != HTTP_BY_SIZE ? ", weak" : "",
+            known->is_whole ? ", whole" : "");
     if (known->is_whole || range->n_bytes > known->n_bytes)
         range->n_bytes = known->n_bytes;
     range->bytes = malloc((size_t)range->n_bytes + 1);

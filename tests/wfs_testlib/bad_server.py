@@ -50,7 +50,7 @@ class Exchange:
     def range_headers(self, **changes):
         first, last = self.range
         headers = {'Content-Length': last - first + 1, 'Content-Range': 'bytes %d-%d/%d' % (first, last, len(self.content)),
-                   'ETag': ETAG, 'Last-Modified': MODIFIED, 'Accept-Ranges': 'bytes'}
+                   'ETag': ETAG, 'Last-Modified': MODIFIED, 'Date': email.utils.formatdate(usegmt=True), 'Accept-Ranges': 'bytes'}
         headers.update({key.replace('_', '-'): value for key, value in {**self.extra, **changes}.items()})
         return headers
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from wfs_testlib import program, st
-from wfs_testlib.bad_server import BadServer, with_headers
+from wfs_testlib.bad_server import BadServer, http_date, with_headers
 from wfs_testlib.mount import wait_for
 from wfs_testlib.program import EXIT_FOUND, EXIT_SOURCE, EXIT_USAGE, weightfs
 
@@ -218,3 +218,12 @@ def test_killed_at_any_moment_it_is_right_or_not_used(serve, random_file, folder
     weightfs('cache', 'verify', folder / 'cache', code=None)
     assert weightfs('cat', '--cache', folder / 'cache', url, 'a').raw == content(random_file, 'a')
     weightfs('cache', 'verify', folder / 'cache')
+
+
+@pytest.mark.parametrize('headers', [{'Last_Modified': http_date(3600)}, {'Last_Modified': None}, {'ETag': 'W/"v1"', 'Last_Modified': None}],
+                         ids=['a date to come', 'a size', 'a weak tag'])
+def test_what_may_change_without_notice_is_not_kept(random_file, folder, headers):
+    with BadServer(random_file.read_bytes(), [with_headers(**{'ETag': None, **headers})], forever=True) as server:
+        assert weightfs('cat', '--cache', folder / 'cache', server.url(), 'a').raw == content(random_file, 'a')
+        assert 'may not be noticed' in weightfs('check', server.url(), code=None).stdout
+    assert weightfs('cache', 'list', folder / 'cache').stdout == ''

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the HTTP engine makes of servers that keep to the protocol and of those that break it: the right bytes or one line that says why
 not, and nothing secret in it."""
+import email.utils
 import random
 import socket
 import threading
@@ -8,8 +9,8 @@ import time
 
 import pytest
 
-from wfs_testlib.bad_server import (MODIFIED, BadServer, chunked, cut, flood, honest, raw, redirect, silent, slow, status, until_closed,
-                                    with_headers)
+from wfs_testlib.bad_server import (MODIFIED, BadServer, chunked, cut, flood, honest, http_date, raw, redirect, silent, slow, status,
+                                    until_closed, with_headers)
 from wfs_testlib.engine import WHY_NOT, fetch
 
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
@@ -269,7 +270,48 @@ def test_an_object_without_an_etag_goes_by_its_date():
     assert got.failures[0][0] == 'ESTALE'
 
 
-@pytest.mark.parametrize('tag', ['W/"v1"', None, 'v1', '"v1', '"' + 'x' * 300 + '"'], ids=lambda tag: str(tag)[:8])
+class Replaced:
+    """An object that is replaced by another one of its size, in the second in which it was written, after its first answer."""
+    OTHER = bytes(reversed(CONTENT))
+
+    def __init__(self, tag):
+        self.tag, self.second, self.data = tag, int(time.time()), CONTENT
+
+    def __call__(self, exchange):
+        exchange.content = self.data
+        exchange.partial(ETag=self.tag and self.tag % self.second, Last_Modified=email.utils.formatdate(self.second, usegmt=True))
+        if time.time() < self.second + 1:
+            self.data = self.OTHER
+
+
+@pytest.mark.parametrize('tag', [None, 'W/"%d"', '"%x-30d40"'], ids=['a date', 'a weak tag', 'a tag made of the date'])
+def test_two_versions_of_one_second_are_never_mixed(tag):
+    time.sleep(1 - time.time() % 1)
+    got, requests = run([Replaced(tag)], '0+1000', '100000+1000', forever=True)
+    other = Replaced.OTHER
+    assert got.data == other[:1000] + other[100000:101000] and not got.failures and 'weak,' not in got.opened
+    assert len(requests) == 4 and requests[1].time - requests[0].time >= 1.9
+
+
+@pytest.mark.parametrize('headers, kind, n_requests', [
+    ({'ETag': None, 'Last_Modified': http_date(3600)}, 'date, weak', 1), ({'ETag': None, 'Date': None}, 'date', 1),
+    ({'ETag': None, 'Date': None, 'Last_Modified': http_date(0)}, 'date, weak', 1), ({'Last_Modified': http_date(3600)}, 'etag', 1),
+    ({'ETag': None, 'Date': MODIFIED}, 'date, weak', 2), ({'ETag': 'W/"v1"', 'Last_Modified': http_date(3600)}, 'weak tag, weak', 1),
+    ({'ETag': 'W/"v1"'}, 'date', 1), ({'Date': 'soon'}, 'etag', 1), ({'ETag': None, 'Date': 'soon'}, 'date, weak', 1)], ids=str)
+def test_a_validator_is_as_strong_as_its_age(headers, kind, n_requests):
+    got, requests = run([with_headers(**headers)], forever=True)
+    assert got.data == CONTENT[:1000] and got.opened.endswith(': 200000, ' + kind) and len(requests) == n_requests
+
+
+def test_a_weak_tag_that_changes_is_another_version():
+    weak = {'Last_Modified': None, 'ETag': 'W/"v1"'}
+    got, requests = run([with_headers(**weak), with_headers(**{**weak, 'ETag': '"v1"'})], '0+1000')
+    assert got.data == CONTENT[:1000] and not {'if-match', 'if-unmodified-since'} & set(requests[1].headers)
+    got, _ = run([with_headers(**weak), with_headers(**{**weak, 'ETag': 'W/"v2"'})], '0+1000')
+    assert got.failures[0][0] == 'ESTALE'
+
+
+@pytest.mark.parametrize('tag', [None, 'v1', '"v1', '"' + 'x' * 300 + '"'], ids=lambda tag: str(tag)[:8])
 def test_an_object_with_nothing_better_goes_by_its_size(tag):
     weak = with_headers(ETag=tag, Last_Modified=None)
     got, requests = run([weak] * 2, '0+1000')
