@@ -50,6 +50,24 @@ const struct wfs_tensor *wfs_catalog_tensor(const struct wfs_catalog *catalog, s
  */
 const struct wfs_tensor *wfs_catalog_find(const struct wfs_catalog *catalog, const char *key);
 
+/*
+ * What belongs to a tensor by its name: codes of quantized weights have their scales, zero points
+ * and tables in tensors of their own, such as `w.weight_scale_inv` of `w.weight`. Nothing here
+ * applies them.
+ */
+struct wfs_companion {
+    uint32_t scale; /* 1 + position of the tensor with its scales; 0: it has none */
+    uint32_t base;  /* 1 + position of the codes that it is a companion of; 0: it is none */
+};
+
+/* Finds them for all tensors; *ret is malloc'ed, in the order of the tensors. -ENOMEM. */
+int wfs_catalog_companions(const struct wfs_catalog *catalog, struct wfs_companion **ret);
+
+/* Finds the key of the tensor with the scales of one of the catalog; NULL: it has none. Linear in
+ * the number of tensors. -ENOMEM. */
+int wfs_catalog_scale_of(const struct wfs_catalog *catalog, const struct wfs_tensor *tensor,
+                         const char **ret);
+
 /* Returns the text metadata of the whole, in file order; NULL when it has none or an empty map. */
 const struct wfs_text *wfs_catalog_meta(const struct wfs_catalog *catalog);
 

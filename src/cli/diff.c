@@ -481,6 +481,32 @@ static void print_counts(const struct diff *diff)
     }
 }
 
+/* Numbers of codes were compared as they are stored: what they stand for may differ otherwise. */
+static enum exit_code print_scales(const struct diff *diff, size_t which)
+{
+    const struct wfs_catalog *catalog = diff->catalogs[which];
+    autofree struct wfs_companion *companions = NULL;
+    char text[WFS_ERROR_TEXT_MAX];
+    if (wfs_catalog_companions(catalog, &companions) < 0)
+        return print_memory(diff->paths[which]);
+    const struct wfs_tensor *start = wfs_catalog_tensor(catalog, 0);
+    for (size_t i = 0; i < diff->n_rows; i++) {
+        const struct diff_row *row = &diff->rows[i];
+        if (row->a == NULL || row->b == NULL || row->is_equal || !row->comparison.has_numbers)
+            continue;
+        const struct wfs_tensor *tensor = which == 0 ? row->a : row->b;
+        const uint32_t found = companions[tensor - start].scale;
+        if (found == 0)
+            continue;
+        snprintf(text, sizeof(text),
+                 "compared as stored: its scales, in '%s', are not applied, nor are others",
+                 wfs_quote(wfs_catalog_tensor(catalog, found - 1)->key).text);
+        print_warning(diff->paths[which], tensor->key, text);
+        break;
+    }
+    return EXIT_DONE;
+}
+
 /* ---- a mount ---- */
 
 /* A tree that cannot be committed makes no file; the trial of a commit prints why. */
@@ -558,6 +584,8 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     if (exit_code == EXIT_DONE && diff->has_table &&
         diff_tables_print(diff->rows, diff->n_rows, args) < 0)
         exit_code = print_memory(diff->paths[0]);
+    for (size_t i = 0; i < 2 && exit_code == EXIT_DONE; i++)
+        exit_code = print_scales(diff, i);
     if (exit_code == EXIT_DONE && args_has(args, "all"))
         exit_code = print_rest(diff);
     print_counts(diff);

@@ -250,7 +250,8 @@ struct wish {
 struct view {
     const struct wish *wish;
     const struct wfs_tensor *tensor;
-    bool has_stats; /* the elements are numbers */
+    const char *scale; /* key of the tensor with its scales, which are not applied; NULL: none */
+    bool has_stats;    /* the elements are numbers */
     bool has_percentiles, has_histogram;
     double percentiles[PERCENTILES_N];
     struct wfs_stats stats;
@@ -402,6 +403,8 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
     json_out_text(out, "file", input_file_of(view->wish->catalog, tensor));
     json_out_text(out, "source_key", wfs_tensor_origin(tensor));
     json_out_text(out, "changes", tensor->changes);
+    json_out_text(out, "scale", view->scale);
+    json_out_text(out, "quantization", wfs_tensor_attr(tensor, "quantization"));
     if (slice != NULL) {
         code = slice_put_json(slice, out);
     } else {
@@ -521,6 +524,17 @@ static void print_corners(const struct view *view)
     }
 }
 
+/* Nothing here applies scales. */
+static void print_scale(const struct view *view)
+{
+    const char *quantization = wfs_tensor_attr(view->tensor, "quantization");
+    if (view->scale == NULL && quantization == NULL)
+        return;
+    fputs("scales:   ", stdout);
+    print_escaped(stdout, view->scale != NULL ? view->scale : quantization);
+    puts(" (not applied: the numbers are the stored codes)");
+}
+
 static void print_description(const struct view *view)
 {
     const struct wfs_tensor *tensor = view->tensor;
@@ -540,6 +554,7 @@ static void print_description(const struct view *view)
         print_escaped(stdout, tensor->changes);
         putchar('\n');
     }
+    print_scale(view);
 }
 
 static void print_view(const struct view *view)
@@ -566,7 +581,9 @@ static enum exit_code show(const struct wish *wish, const struct wfs_tensor *ten
         wish->slice != NULL ? slice_parse(&slice, tensor, wish->slice, wish->path) : EXIT_DONE;
     if (exit_code != EXIT_DONE)
         return exit_code;
-    int code = wish->slice != NULL ? 0 : measure(&view);
+    int code = wfs_catalog_scale_of(wish->catalog, tensor, &view.scale);
+    if (code == 0 && wish->slice == NULL)
+        code = measure(&view);
     if (code == 0 && wish->is_json) {
         code = json_view(&view, wish->slice != NULL ? &slice : NULL, out);
     } else if (code == 0 && wish->slice != NULL) {

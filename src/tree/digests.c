@@ -26,6 +26,7 @@ struct wfs_digest_job {
     enum digest_kind kind;
     uint64_t version; /* of the content */
     struct wfs_tensor tensor;
+    const char *scale;     /* key of the tensor with its scales; NULL: none */
     struct source *source; /* of staged content; NULL: the tensor lies in the catalog's */
     struct arena arena;
     struct strbuf text; /* the result */
@@ -119,7 +120,8 @@ static int put_xxh3(const struct wfs_tensor *tensor, struct strbuf *text)
     return code;
 }
 
-static int put_stats(const struct wfs_tensor *tensor, struct strbuf *text)
+/* Scales are not applied: the numbers are the stored codes. */
+static int put_stats(const struct wfs_tensor *tensor, const char *scale, struct strbuf *text)
 {
     struct wfs_stats stats;
     const int code = wfs_tensor_stats(tensor, &stats);
@@ -137,6 +139,8 @@ static int put_stats(const struct wfs_tensor *tensor, struct strbuf *text)
     json_out_double(&out, "max", stats.max);
     json_out_double(&out, "mean", stats.mean);
     json_out_double(&out, "std", stats.std);
+    if (scale != NULL)
+        json_out_text(&out, "scale", scale);
     json_out_close(&out);
     return 0;
 }
@@ -169,6 +173,8 @@ static int fill_job(const struct wfs_tree *tree, const struct wfs_node *node,
                                   &job->tensor);
     if (code == 0)
         code = shape_own(&job->tensor.shape, &job->arena); /* the edit of the node may free it */
+    if (code == 0 && job->kind == DIGEST_STATS && node->tensor != NULL)
+        code = wfs_catalog_scale_of(tree->catalog, node->tensor, &job->scale);
     /* Statistics need each stored element once only. */
     if (code == 0 && job->kind == DIGEST_XXH3 && !tree->options.allows_large &&
         wfs_tensor_is_large(&job->tensor))
@@ -211,7 +217,7 @@ bool wfs_digest_job_is_long(const struct wfs_digest_job *job)
 int wfs_digest_job_run(struct wfs_digest_job *job)
 {
     const int code = job->kind == DIGEST_XXH3 ? put_xxh3(&job->tensor, &job->text)
-                                              : put_stats(&job->tensor, &job->text);
+                                              : put_stats(&job->tensor, job->scale, &job->text);
     return code < 0 ? code : job->text.has_failed ? -ENOMEM : 0;
 }
 

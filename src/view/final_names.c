@@ -262,14 +262,11 @@ static int rename_values(const struct pass *pass, const struct wish wishes[],
 
 static int warn_of_left(const struct pass *pass, const struct left *left)
 {
-    char others[48] = "";
-    if (left->n > 1)
-        snprintf(others, sizeof(others), " and %zu more", left->n - 1);
     return left->n == 0 ? 0
                         : pass_warn(pass, left->first,
                                     "the tensors beside this value%s are renamed or hidden; rules "
                                     "are for tensors only",
-                                    others);
+                                    pass_more(left->n).text);
 }
 
 int pass_value_names(struct pass *pass)

@@ -31,6 +31,14 @@ int pass_warn(const struct pass *pass, const char *about, const char *format, ..
     return 0;
 }
 
+struct wfs_counted pass_more(size_t n)
+{
+    struct wfs_counted more = {""};
+    if (n > 1)
+        snprintf(more.text, sizeof(more.text), " (and %zu more)", n - 1);
+    return more;
+}
+
 void pass_note(const struct pass *pass, struct item *item, const char *format, ...)
 {
     char text[WFS_ERROR_TEXT_MAX];

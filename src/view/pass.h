@@ -41,6 +41,9 @@ static inline void pass_use(const struct pass *pass, const struct rule *rule)
 int pass_warn(const struct pass *pass, const char *about, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Returns what a warning about the first of n says of the others: "" or " (and 2 more)". */
+struct wfs_counted pass_more(size_t n);
+
 /*
  * What a pass does to an item. Each leaves it as it was when memory runs out, which the report
  * remembers and the pipeline looks at after each pass.
@@ -96,7 +99,9 @@ int pass_variants(struct pass *pass);
 int pass_adapters(struct pass *pass);
 int pass_like(struct pass *pass);
 int pass_fillers(struct pass *pass);
+int pass_companions(struct pass *pass); /* finds scales of codes, for the next two */
 int pass_surgery(struct pass *pass);
+int pass_parted(struct pass *pass); /* codes whose scales are not beside them any more */
 int pass_collisions(struct pass *pass);
 int pass_value_names(struct pass *pass);
 

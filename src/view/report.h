@@ -32,6 +32,10 @@ struct item {
     const char *cut_key;    /* the same without top_level_key */
     const char *last_key;   /* after the last pass that attributes have followed */
     uint32_t base;          /* 1 + number of the item that it is an attribute of; 0: none */
+    const char *scale;      /* key of the tensor with its scales, before surgery; NULL: none */
+    const char *codes;      /* key of the codes that it is a companion of; NULL: none */
+    bool has_scale;         /* its scales are shown, too, or are an attribute of it */
+    uint8_t oddities;       /* bits that surgery gives a meaning */
     struct verdict verdict; /* by evidence or by the user; no row: not examined */
     uint8_t drop;           /* enum drop */
     uint8_t done;           /* enum action: what an adapter or `like` did */

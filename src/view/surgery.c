@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Changes to single tensors that the user asks for, in the order of the rules: transpose, permute,
- * split and cast.
+ * split and cast. Quantized weights are codes whose scales are often in tensors of their own. No
+ * scales are applied here, so what would change the meaning of codes is refused or noticed.
  */
 #include <weightfs/cleanup.h>
 
@@ -37,6 +38,18 @@ static int refuse_rigid(const struct pass *pass, const struct rule *rule, const 
     return refuse(pass, rule, item, "", "its elements are packed or of an unknown type");
 }
 
+/* What is noticed of items when all rules were applied. */
+enum { LEFT_CODES = 1, LEFT_NARROW = 2, CAST_SCALE = 4, TURNED_CODES = 8 };
+
+/* A rule that turns the scales, too, is right for both. */
+static int note_turned(const struct pass *pass, const struct rule *rule, struct item *item)
+{
+    const int code = item->scale == NULL ? 1 : regex_search(rule->regex, item->scale, pass->err);
+    if (code == 0)
+        item->oddities |= TURNED_CODES;
+    return code < 0 ? code : 0;
+}
+
 static int transpose(const struct pass *pass, const struct rule *rule, struct item *item)
 {
     const uint32_t rank = item->tensor.shape.rank;
@@ -49,7 +62,7 @@ static int transpose(const struct pass *pass, const struct rule *rule, struct it
         return refuse_rigid(pass, rule, item);
     pass_swap_last(pass, item);
     pass_note(pass, item, "transpose %.200s", rule->text);
-    return 0;
+    return note_turned(pass, rule, item);
 }
 
 static int permute_dims(const struct pass *pass, const struct rule *rule, struct item *item)
@@ -62,7 +75,7 @@ static int permute_dims(const struct pass *pass, const struct rule *rule, struct
         return refuse_rigid(pass, rule, item);
     pass_permute(pass, item, rule->order);
     pass_note(pass, item, "permute %.200s", rule->argument);
-    return 0;
+    return note_turned(pass, rule, item);
 }
 
 static bool is_any_float(uint8_t dtype)
@@ -71,12 +84,37 @@ static bool is_any_float(uint8_t dtype)
            dtype == WFS_BF16;
 }
 
+static bool is_narrow_float(uint8_t dtype)
+{
+    return wfs_dtype_kind((enum wfs_dtype)dtype) == WFS_KIND_FLOAT && !is_any_float(dtype);
+}
+
+/* Returns whether a cast is for the item, and notes what is odd about that. */
+static bool is_for_cast(const struct rule *rule, struct item *item)
+{
+    const uint8_t stored = item->tensor.stored.dtype;
+    const bool is_named = rule->regex != NULL;
+    if (item->is_kept || item->tensor.dtype == rule->dtype)
+        return false;
+    if (!is_named && (item->codes != NULL || item->has_scale))
+        item->oddities |= LEFT_CODES;
+    else if (!is_named && is_narrow_float(stored))
+        item->oddities |= LEFT_NARROW;
+    else if (item->codes != NULL)
+        item->oddities |= CAST_SCALE;
+    return is_named || (is_any_float(stored) && item->codes == NULL);
+}
+
 static int cast(const struct pass *pass, const struct rule *rule, struct item *item)
 {
     struct wfs_tensor *tensor = &item->tensor;
-    if (item->is_kept || tensor->dtype == rule->dtype ||
-        (rule->regex == NULL && !is_any_float(tensor->stored.dtype)))
+    if (!is_for_cast(rule, item))
         return 0;
+    if (item->has_scale)
+        return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
+                      "its scales are in '%s', and a cast does not apply them; keep=REGEX leaves "
+                      "it as it is",
+                      wfs_quote(item->scale != NULL ? item->scale : "quantization").text);
     if (!cast_is_possible((enum wfs_dtype)tensor->stored.dtype, rule->dtype))
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
                       "only BOOL, integers and floats of 8 bits or more can be cast");
@@ -238,6 +276,79 @@ static int run_rule(struct pass *pass, const struct rule *rule)
     return 0;
 }
 
+int pass_companions(struct pass *pass)
+{
+    autofree struct wfs_companion *companions = NULL;
+    struct item *items = pass->report->items;
+    if (wfs_view_is_empty(pass->view))
+        return 0;
+    if (wfs_catalog_companions(pass->catalog, &companions) < 0)
+        return wfs_fail_memory(pass->err);
+    for (size_t i = 0; i < pass->report->n_items; i++) {
+        const struct wfs_companion *companion = &companions[i];
+        items[i].has_scale = wfs_tensor_attr(&items[i].tensor, "quantization") != NULL;
+        if (companion->scale != 0) {
+            items[i].scale = items[companion->scale - 1].tensor.key;
+            items[i].has_scale = item_is_shown(&items[companion->scale - 1]);
+        }
+        if (companion->base != 0 && item_is_shown(&items[companion->base - 1]))
+            items[i].codes = items[companion->base - 1].tensor.key;
+    }
+    return 0;
+}
+
+int pass_parted(struct pass *pass)
+{
+    autofree struct wfs_companion *companions = NULL;
+    const struct wfs_report *report = pass->report;
+    const struct item *first = NULL;
+    size_t n = 0;
+    if (wfs_view_is_empty(pass->view))
+        return 0;
+    if (wfs_catalog_companions(pass->catalog, &companions) < 0)
+        return wfs_fail_memory(pass->err);
+    for (size_t i = 0; i < report->n_order; i++) {
+        const struct item *item = &report->items[report->order[i]];
+        if (item->scale == NULL || companions[i].scale != 0 ||
+            (!item->has_scale && !item_is_cast(item)))
+            continue;
+        first = first == NULL ? item : first;
+        n++;
+    }
+    return n == 0 ? 0
+                  : pass_warn(pass, first->tensor.key,
+                              "has lost its scales%s: by their names, those in '%s' do not belong "
+                              "to it any more",
+                              pass_more(n).text, wfs_quote(first->scale).text);
+}
+
+static int warn_of_odd(const struct pass *pass)
+{
+    static const struct {
+        uint8_t oddity;
+        const char *text;
+    } notices[] = {
+        {LEFT_CODES, "a cast does not apply scales: codes and their scales stay as they are"},
+        {LEFT_NARROW, "stays as it is: a cast without a REGEX is for F64, F32, F16 and BF16"},
+        {CAST_SCALE, "is cast, and the values of the codes that it is a scale of change with it"},
+        {TURNED_CODES, "is codes whose scales, in another tensor, do not get the new order"},
+    };
+    int code = 0;
+    for (size_t i = 0; i < sizeof(notices) / sizeof(*notices) && code == 0; i++) {
+        const struct item *first = NULL;
+        size_t n = 0;
+        for_items(item, pass)
+        {
+            const bool is_odd = (item->oddities & notices[i].oddity) != 0;
+            first = is_odd && first == NULL ? item : first;
+            n += is_odd;
+        }
+        if (n > 0)
+            code = pass_warn(pass, first->tensor.key, "%s%s", notices[i].text, pass_more(n).text);
+    }
+    return code;
+}
+
 int pass_surgery(struct pass *pass)
 {
     int code = settle_order(pass);
@@ -255,5 +366,5 @@ int pass_surgery(struct pass *pass)
     }
     for (const struct rule *rule = pass->view->rules; code == 0 && rule != NULL; rule = rule->next)
         code = run_rule(pass, rule);
-    return code;
+    return code < 0 ? code : warn_of_odd(pass);
 }

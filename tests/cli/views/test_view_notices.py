@@ -120,7 +120,7 @@ LEFT = {
 def test_values_that_lose_their_tensors_are_said(tmp_path, row):
     path = checkpoint(tmp_path / 'in.pth')
     said, = weightfs('convert', *LEFT[row], path, tmp_path / 'out.pth', has_notices=True).stderr.splitlines()
-    assert 'opt.lr: the tensors beside this value and 1 more' in said
+    assert 'opt.lr: the tensors beside this value (and 1 more)' in said
     weightfs('ls', '--strict', *LEFT[row], path, code=EXIT_RULES)
 
 

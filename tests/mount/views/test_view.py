@@ -115,3 +115,15 @@ def test_numbered_keys_are_files_of_their_own(mount, folder):
     mnt = mount(path, r'remap=^[xy]\\.1$=>z,on_collision=suffix')
     shown = {path.name: path.read_bytes() for path in mnt.path.iterdir()}
     assert shown == {'a': st.f32(0), 'z': st.f32(1), 'z_3': st.f32(2), 'z_2': st.f32(3)}
+
+
+def test_codes_name_their_scales_in_their_statistics_and_a_cast_of_all_leaves_both(mount, folder):
+    path = st.write(folder / 'in.safetensors', {'x.weight': ('F8_E4M3', [4, 4], bytes(range(16))), 'x.weight_scale_inv': ('F32', [1, 1], st.f32(2)),
+                                                'norm.weight': ('F32', [2], st.f32(1, 2))})
+    mnt = mount(path, 'cast=BF16')
+    mnt.allow('a cast does not apply scales')
+    assert [os.getxattr(mnt / name, 'user.weightfs.dtype') for name in ('x/weight', 'x/weight_scale_inv', 'norm/weight')] == [b'F8_E4M3', b'F32', b'BF16']
+    stats = json.loads(os.getxattr(mnt / 'x/weight', 'user.weightfs.stats'))
+    assert stats['max'] < 1 and stats['scale'] == 'x.weight_scale_inv'
+    assert 'scale' not in json.loads(os.getxattr(mnt / 'norm/weight', 'user.weightfs.stats'))
+    assert 'a cast does not apply scales' in (mnt / '.weightfs/report.txt').read_text()
