@@ -26,21 +26,23 @@ static bool has_slash(const char *path)
 
 char *wfs_source_file(const char *path, bool shards)
 {
-    cleanup(shard_names_done) struct shard_names names = {0};
+    cleanup(folder_names_done) struct folder_names names = {0};
     autofree char *folder = NULL;
     char *file = NULL;
     const char *like = NULL;
+    uint64_t n_wanted;
     if (is_directory(path)) {
         if (asprintf(&folder, "%s%s", path, has_slash(path) ? "" : "/") < 0)
             folder = NULL;
     } else if (shards && shard_is_name(&registry_table, path)) {
-        folder = shard_folder(path);
+        folder = folder_of(path);
         like = folder == NULL ? NULL : path + strlen(folder);
     } else {
         return strdup(path);
     }
-    if (folder == NULL || shard_names_find(&names, &registry_table, folder, like, NULL) < 0 ||
-        names.n_wanted > 0 || asprintf(&file, "%s%s", folder, names.names[0]) < 0)
+    if (folder == NULL ||
+        shard_names_find(&names, &n_wanted, &registry_table, folder, like, NULL) < 0 ||
+        n_wanted > 0 || asprintf(&file, "%s%s", folder, names.names[0]) < 0)
         return NULL;
     return file;
 }

@@ -5,13 +5,11 @@
  */
 #include "format/dcp/dcp.h"
 
-#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/output.h>
 #include <weightfs/url.h>
 #include <weightfs/value.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,6 +23,7 @@
 #include "base/search.h"
 #include "base/text_index.h"
 #include "catalog/catalog.h"
+#include "format/core/folder.h"
 #include "format/core/format.h"
 #include "format/core/save.h"
 #include "format/dcp/dcp_assembly.h"
@@ -39,35 +38,22 @@
 static const char metadata_name[] = ".metadata";
 static const char *const whole[] = {metadata_name};
 
-enum { MAX_NAMES = 100000 };
-
-/* Names, malloc'ed each; sorted when all are known. */
-struct list {
-    char **names;
-    size_t n, n_room;
-};
-
 /* The files of a directory that decide what it is. */
 struct names {
     bool has_metadata;
     bool has_parts; /* NAME.distcp */
     bool has_paddle;
-    bool has_index;      /* of a sharded checkpoint */
-    struct list ranks;   /* __R.metadata */
-    struct list tensors; /* NAME.safetensors */
+    bool has_index;              /* of a sharded checkpoint */
+    struct folder_names ranks;   /* __R.metadata */
+    struct folder_names tensors; /* NAME.safetensors */
+    struct folder_names all;
 };
 
-static void list_free(struct list *list)
+static void names_done(struct names *names)
 {
-    for (size_t i = 0; i < list->n; i++)
-        free(list->names[i]);
-    free(list->names);
-}
-
-static void names_free(struct names *names)
-{
-    list_free(&names->ranks);
-    list_free(&names->tensors);
+    folder_names_done(&names->ranks);
+    folder_names_done(&names->tensors);
+    folder_names_done(&names->all);
 }
 
 static bool has_end(const char *name, const char *end)
@@ -90,50 +76,40 @@ static bool is_paddle_name(const char *name)
     return n_digits > 0 && strcmp(name + n_digits, metadata_name) == 0;
 }
 
-static int list_add(struct list *list, const char *name)
-{
-    if (array_reserve(&list->names, sizeof(*list->names), list->n, 1, &list->n_room) < 0)
-        return -ENOMEM;
-    list->names[list->n] = strdup(name);
-    return list->names[list->n++] == NULL ? -ENOMEM : 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strverscmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static void list_sort(struct list *list)
-{
-    if (list->n > 1)
-        qsort(list->names, list->n, sizeof(*list->names), compare_names);
-}
-
-static void close_folder(DIR **folder)
-{
-    if (*folder != NULL)
-        closedir(*folder);
-}
-
 /* -errno where the directory cannot be listed; that is somebody else's to report. */
 static int list(const char *folder, struct names *names)
 {
-    cleanup(close_folder) DIR *open = opendir(folder);
-    int code = open == NULL ? -errno : 0;
-    const struct dirent *entry;
-    for (size_t n = 0; code == 0 && n < MAX_NAMES && (entry = readdir(open)) != NULL; n++) {
-        names->has_metadata |= strcmp(entry->d_name, metadata_name) == 0;
-        names->has_parts |= has_end(entry->d_name, ".distcp");
-        names->has_paddle |= is_paddle_name(entry->d_name);
-        if (is_rank_name(entry->d_name))
-            code = list_add(&names->ranks, entry->d_name);
-        else if (entry->d_name[0] != '.' && has_end(entry->d_name, ".safetensors"))
-            code = list_add(&names->tensors, entry->d_name);
-        names->has_index |= has_end(entry->d_name, ".index.json");
+    int code = folder_names_list(&names->all, folder, NULL);
+    for (size_t i = 0; code == 0 && i < names->all.n; i++) {
+        const char *name = names->all.names[i];
+        names->has_metadata |= strcmp(name, metadata_name) == 0;
+        names->has_parts |= has_end(name, ".distcp");
+        names->has_paddle |= is_paddle_name(name);
+        names->has_index |= has_end(name, ".index.json");
+        if (is_rank_name(name))
+            code = folder_names_add(&names->ranks, name);
+        else if (name[0] != '.' && has_end(name, ".safetensors"))
+            code = folder_names_add(&names->tensors, name);
     }
-    list_sort(&names->ranks);
-    list_sort(&names->tensors);
     return code;
+}
+
+/* Adds a finding about checkpoints that lie in the directory of one, such as Lightning's meta.pt.
+ * -ENOMEM. */
+static int tell_rest(const struct names *names, const char *folder,
+                     const struct load_context *context, struct wfs_catalog *catalog)
+{
+    cleanup(folder_names_done) struct folder_names rest = {0};
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < names->all.n; i++) {
+        const char *name = names->all.names[i];
+        if (name[0] != '.' && context->table->names_checkpoint(name) &&
+            !folder_names_has(&names->tensors, name))
+            code = folder_names_add(&rest, name);
+    }
+    if (code == 0)
+        code = folder_find_below(folder, &names->all, 1, context->table->names_checkpoint, &rest);
+    return code < 0 ? code : folder_tell_rest(catalog, &rest);
 }
 
 /* ---- loading ---- */
@@ -338,7 +314,7 @@ static int fail_unfinished(const struct names *names, struct wfs_error *err)
 static int load_folder(const char *folder, const struct load_context *context,
                        struct wfs_catalog **out, struct wfs_error *err)
 {
-    cleanup(names_free) struct names names = {0};
+    cleanup(names_done) struct names names = {0};
     autoclose int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int code = directory < 0 ? -errno : list(folder, &names);
     if (code < 0)
@@ -360,8 +336,9 @@ static int load_folder(const char *folder, const struct load_context *context,
     else if (names.has_metadata)
         code = load_described(&begun, whole, 1, NULL, out);
     else
-        code = load_described(&begun, (const char *const *)names.ranks.names, names.ranks.n, NULL,
-                              out);
+        code = load_described(&begun, names.ranks.names, names.ranks.n, NULL, out);
+    if (code == 0)
+        code = tell_rest(&names, folder, context, *out) < 0 ? wfs_fail_memory(err) : 0;
     autoclose int readable = code < 0 ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (readable >= 0)
         wfs_access_add(&(*out)->sources.access, readable);

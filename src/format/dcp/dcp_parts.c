@@ -289,7 +289,7 @@ static int list_tensor(struct joining *j, const struct dcp_tables *tables, uint3
     return 0;
 }
 
-static int fill(struct joining *j, char *const *names, size_t n_names)
+static int fill(struct joining *j, const char *const *names, size_t n_names)
 {
     j->tables.limits = j->context->limits;
     j->tables.arena.limit = j->context->limits.index_memory;
@@ -314,7 +314,7 @@ static int fill(struct joining *j, char *const *names, size_t n_names)
     return code == 0 && dcp_values_tell(j->catalog) < 0 ? wfs_fail_memory(j->err) : code;
 }
 
-int dcp_parts_load(const char *folder, char *const *names, size_t n_names,
+int dcp_parts_load(const char *folder, const char *const *names, size_t n_names,
                    const struct load_context *context, struct wfs_catalog **out,
                    struct wfs_error *err)
 {

@@ -16,7 +16,7 @@ int dcp_parts_probe(const char *path);
  * Loads a directory (with its slash) whose files these are: names in natural order. -EBADMSG,
  * -EOPNOTSUPP, -E2BIG, -EIO, -ENOMEM.
  */
-int dcp_parts_load(const char *folder, char *const *names, size_t n_names,
+int dcp_parts_load(const char *folder, const char *const *names, size_t n_names,
                    const struct load_context *context, struct wfs_catalog **out,
                    struct wfs_error *err);
 

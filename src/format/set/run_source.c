@@ -29,14 +29,14 @@ struct epoch {
 };
 
 struct run {
-    struct shard_names names;
+    struct folder_names names;
     struct epoch *epochs; /* malloc'ed */
     size_t n_epochs, n_room;
 };
 
 static void run_done(struct run *run)
 {
-    shard_names_done(&run->names);
+    folder_names_done(&run->names);
     free(run->epochs);
 }
 
@@ -74,10 +74,10 @@ static struct epoch *find_epoch(struct run *run, uint64_t number)
 static int list_run(struct run *run, const char *folder, const struct load_context *context,
                     struct wfs_error *err)
 {
-    const int code = shard_names_list(&run->names, folder, NULL);
+    const int code = folder_names_list(&run->names, folder, NULL);
     if (code < 0)
         return wfs_fail(err, -code, "cannot open the directory: %s", strerror(-code));
-    for (size_t i = 0; i < run->names.n_names; i++) {
+    for (size_t i = 0; i < run->names.n; i++) {
         const char *name = run->names.names[i];
         size_t kind;
         uint64_t number;

@@ -29,7 +29,9 @@ enum { N_STEM = 160, MAX_VERSIONS = 100000 };
 int set_present_read(struct set_present *present, const struct wfs_shards *set, const char *path,
                      int directory, struct wfs_error *err)
 {
-    int code = kept_indexes_read(&present->kept, set->table, path, err);
+    int code = set->kind != NULL ? 0 : shard_files_check_index(set->table, path, err);
+    if (code == 0)
+        code = kept_indexes_read(&present->kept, set->table, path, err);
     if (code < 0)
         return code;
     code = shard_index_list(&present->index, set->kind, path, set->kind != NULL ? NULL : err);

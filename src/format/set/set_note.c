@@ -323,7 +323,7 @@ static int clear(struct note *note, char *text, struct wfs_error *err)
 int set_note_clear(const struct format_table *table, const char *path, char *own,
                    struct wfs_error *err)
 {
-    autofree char *folder = shard_folder(path), *text = NULL;
+    autofree char *folder = folder_of(path), *text = NULL;
     char name[WFS_OUTPUT_NAME_MAX];
     if (folder == NULL)
         return wfs_fail_memory(err);

@@ -149,7 +149,7 @@ static int read_directory(struct saving *saving)
 {
     struct wfs_shards *set = saving->set;
     autofree const char **names = set_index_names(set);
-    autofree char *folder = shard_folder(saving->path);
+    autofree char *folder = folder_of(saving->path);
     if (names == NULL || folder == NULL)
         return wfs_fail_memory(saving->err);
     const struct directory_files files = {*folder == '\0' ? "./" : folder,

@@ -7,7 +7,6 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,12 +25,6 @@ struct shard_name {
     uint64_t n_all;
     const char *back;
 };
-
-char *shard_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return strndup(path, slash == NULL ? 0 : (size_t)(slash + 1 - path));
-}
 
 /* of: a "-of-" in the name. */
 static bool parse_numbers(const char *name, const char *of, struct shard_name *ret)
@@ -77,159 +70,79 @@ bool shard_is_index(const char *name)
     return n > n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-static int compare_names(const void *a, const void *b)
+/* Refuses a folder with several indexes. */
+static int choose_index(const struct folder_names *names, struct wfs_error *err)
 {
-    return strverscmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-void shard_names_done(struct shard_names *names)
-{
-    arena_done(&names->arena);
-    free(names->names);
-    *names = (struct shard_names){0};
-}
-
-static void close_folder(DIR **folder)
-{
-    if (*folder != NULL)
-        closedir(*folder);
-}
-
-int shard_names_list(struct shard_names *names, const char *folder,
-                     bool (*is_wanted)(const char *name))
-{
-    cleanup(close_folder) DIR *open = opendir(folder[0] == '\0' ? "." : folder);
-    if (open == NULL)
-        return -errno;
-    for (const struct dirent *entry; (entry = readdir(open)) != NULL;) {
-        if (is_wanted != NULL && (entry->d_name[0] == '.' || !is_wanted(entry->d_name)))
-            continue;
-        if (is_wanted != NULL && names->n_names == MAX_NAMES)
-            return -E2BIG;
-        const char *name = arena_copy(&names->arena, entry->d_name, strlen(entry->d_name));
-        if (name == NULL || array_reserve(&names->names, sizeof(*names->names), names->n_names, 1,
-                                          &names->n_room) < 0)
-            return -ENOMEM;
-        names->names[names->n_names++] = name;
-    }
-    if (names->n_names > 0)
-        qsort(names->names, names->n_names, sizeof(*names->names), compare_names);
-    return 0;
-}
-
-/* The index; transformers' names go before others. */
-static int choose_index(struct shard_names *names, struct wfs_error *err)
-{
-    static const char *const usual[] = {"model.safetensors.index.json",
-                                        "diffusion_pytorch_model.safetensors.index.json",
-                                        "pytorch_model.bin.index.json"};
-    for (size_t i = 0; names->n_names > 1 && i < 3; i++) {
-        for (size_t j = 0; names->n_names > 1 && j < names->n_names; j++) {
-            if (strcmp(names->names[j], usual[i]) != 0)
-                continue;
-            names->names[0] = names->names[j];
-            names->n_names = 1;
-        }
-    }
-    if (names->n_names < 2)
+    if (names->n < 2)
         return 0;
     return wfs_fail(err, EINVAL, "is a directory with %s, such as '%s' and '%s'; name one of them",
-                    wfs_count_as(names->n_names, "index", "indexes").text,
+                    wfs_count_as(names->n, "index", "indexes").text,
                     wfs_quote(names->names[0]).text, wfs_quote(names->names[1]).text);
 }
 
-/* Refuses names of more than one checkpoint; the shards of one count once. */
-static int check_one(const struct shard_names *names, const struct format_table *table,
-                     struct wfs_error *err)
+/* Returns whether two names are of one file: a link to the newest checkpoint, and that. */
+static bool is_same_file(const char *folder, const char *a, const char *b)
 {
-    const char *first[MAX_TOLD + 1];
-    size_t n = 0;
-    for (size_t i = 0; i < names->n_names && n <= MAX_TOLD; i++) {
-        bool is_new = true;
-        for (size_t j = 0; j < n; j++)
-            is_new = is_new && !is_sibling(table, names->names[i], first[j]);
-        if (is_new)
-            first[n++] = names->names[i];
+    struct stat st[2];
+    const char *const names[] = {a, b};
+    for (size_t i = 0; i < 2; i++) {
+        char path[PATH_BYTES];
+        if (snprintf(path, sizeof(path), "%s%s", folder, names[i]) >= (int)sizeof(path) ||
+            stat(path, &st[i]) < 0)
+            return false;
     }
-    if (n < 2)
+    return st[0].st_dev == st[1].st_dev && st[0].st_ino == st[1].st_ino;
+}
+
+/* Refuses names of more than one checkpoint; the shards of one count once. */
+static int check_one(const struct folder_names *names, const struct format_table *table,
+                     const char *folder, struct wfs_error *err)
+{
+    cleanup(folder_names_done) struct folder_names first = {0};
+    bool has_shards = false;
+    char list[FOLDER_LIST];
+    for (size_t i = 0; i < names->n && first.n <= MAX_TOLD; i++) {
+        bool is_new = true;
+        for (size_t j = 0; j < first.n; j++)
+            is_new = is_new && !is_sibling(table, names->names[i], first.names[j]);
+        if (is_new && folder_names_add(&first, names->names[i]) < 0)
+            return wfs_fail_memory(err);
+        has_shards = has_shards || shard_is_name(table, names->names[i]);
+    }
+    if (first.n < 2 ||
+        (first.n == 2 && names->n == 2 && is_same_file(folder, first.names[0], first.names[1])))
         return 0;
-    char list[MAX_TOLD * (sizeof(struct wfs_quoted) + 4)] = "";
-    size_t n_list = 0;
-    for (size_t i = 0; i < n && i < MAX_TOLD; i++)
-        n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s'%s'",
-                                   i > 0 ? ", " : "", wfs_quote(first[i]).text);
+    const bool is_cut = first.n > MAX_TOLD;
+    first.n -= is_cut;
     return wfs_fail(err, EINVAL,
-                    "is a directory with %s%s and no index: %s; name one of these files, with the "
-                    "option shards where it is a shard",
-                    wfs_count(n > MAX_TOLD ? (size_t)MAX_TOLD : n, "checkpoint").text,
-                    n > MAX_TOLD ? " or more" : "", list);
+                    "is a directory with %s%s and no index: %s; name one of these files%s",
+                    wfs_count(first.n, "checkpoint").text, is_cut ? " or more" : "",
+                    folder_names_print(&first, list),
+                    has_shards ? ", with the option shards where it is a shard" : "");
 }
 
 /* Keeps the siblings of a shard; like is its name, or NULL: then there must be one checkpoint. */
-static int choose_files(struct shard_names *names, const struct format_table *table,
-                        const char *like, struct wfs_error *err)
+static int choose_files(struct folder_names *names, uint64_t *ret_n_wanted,
+                        const struct format_table *table, const char *folder, const char *like,
+                        struct wfs_error *err)
 {
     struct shard_name parsed = {0};
     size_t n_kept = 0;
-    const int code = like == NULL ? check_one(names, table, err) : 0;
+    const int code = like == NULL ? check_one(names, table, folder, err) : 0;
     if (code < 0)
         return code;
     like = like == NULL ? names->names[0] : like;
     if (!parse_name(table, like, &parsed))
         return 0;
-    names->n_wanted = parsed.n_all;
-    for (size_t i = 0; i < names->n_names; i++) {
+    *ret_n_wanted = parsed.n_all;
+    for (size_t i = 0; i < names->n; i++) {
         if (is_sibling(table, names->names[i], like))
             names->names[n_kept++] = names->names[i];
     }
-    names->n_names = n_kept;
+    names->n = n_kept;
     return n_kept > 0
                ? 0
                : wfs_fail(err, ENOENT, "no shard has a name like '%s'", wfs_quote(like).text);
-}
-
-static bool is_cache_entry(const char *name)
-{
-    return strncmp(name, "models--", 8) == 0;
-}
-
-/* Names what a directory without a checkpoint is, where it is something that people have. */
-static int fail_empty(const char *folder, struct wfs_error *err)
-{
-    static const struct {
-        const char *name, *what;
-    } known[] = {
-        {"saved_model.pb", "is a TensorFlow SavedModel, a format that weightfs does not read"},
-        {"snapshots", "is an entry of the Hugging Face cache: name a directory in its snapshots/"},
-        {"latest_checkpointed_iteration.txt",
-         "is a folder of Megatron-LM checkpoints: name the directory of one iteration in it"},
-        {"mp_rank_00",
-         "is a checkpoint of old Megatron-LM, in a directory for each rank: name the file "
-         "of one rank, such as mp_rank_00/model_optim_rng.pt"},
-        {"zero_to_fp32.py",
-         "is a DeepSpeed checkpoint, whose parts weightfs does not join: run its "
-         "zero_to_fp32.py, or name one of the files below it"},
-        {"pytorch_model_fsdp_0", "is a checkpoint of accelerate: name the distributed checkpoint "
-                                 "pytorch_model_fsdp_0 in it"},
-        {".weightfs/status.json",
-         "is a mount of weightfs: name the checkpoint that is mounted, or with its "
-         "edits a file in .weightfs/out"},
-        {"weights", "is a checkpoint of NeMo or the like: name the directory weights in it"},
-    };
-    cleanup(shard_names_done) struct shard_names entries = {0};
-    struct stat st;
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        char path[PATH_BYTES];
-        if (snprintf(path, sizeof(path), "%s%s", folder, known[i].name) < (int)sizeof(path) &&
-            lstat(path, &st) == 0)
-            return wfs_fail(err, EISDIR, "%s", known[i].what);
-    }
-    if (shard_names_list(&entries, folder, is_cache_entry) == 0 && entries.n_names > 0)
-        return wfs_fail(err, EISDIR,
-                        "is a Hugging Face cache: name a directory below it, such as one in "
-                        "'%s/snapshots'",
-                        wfs_quote(entries.names[0]).text);
-    return wfs_fail(err, EISDIR, "is a directory without a checkpoint");
 }
 
 /* Returns true if the file is an index without that shard; one that cannot be read may have it. */
@@ -248,33 +161,142 @@ static bool lacks_shard(const char *path, const char *shard)
 }
 
 /* Removes the indexes that belong to another checkpoint than the shard. */
-static void keep_indexes_of(struct shard_names *names, const char *folder, const char *shard)
+static void keep_indexes_of(struct folder_names *names, const char *folder, const char *shard)
 {
     size_t n_kept = 0;
-    for (size_t i = 0; i < names->n_names; i++) {
+    for (size_t i = 0; i < names->n; i++) {
         autofree char *path = NULL;
         if (asprintf(&path, "%s%s", folder, names->names[i]) < 0)
             path = NULL;
         if (path == NULL || !lacks_shard(path, shard))
             names->names[n_kept++] = names->names[i];
     }
-    names->n_names = n_kept;
+    names->n = n_kept;
 }
 
-int shard_names_find(struct shard_names *names, const struct format_table *table,
-                     const char *folder, const char *like, struct wfs_error *err)
+/* Compares a folder with those of known programs. 1: *names is the one file; 0: it is none. */
+static int find_known(struct folder_names *names, const struct folder_names *all, bool is_last,
+                      const struct format_table *table, const char *folder, struct wfs_error *err)
 {
-    int code = shard_names_list(names, folder, shard_is_index);
-    if (code == 0 && like != NULL)
-        keep_indexes_of(names, folder, like);
-    if (code == 0 && names->n_names > 0)
-        return choose_index(names, err);
-    code = code < 0 ? code : shard_names_list(names, folder, table->names_checkpoint);
+    struct folder_layout layout = {0};
+    char list[FOLDER_LIST] = "";
+    int code = folder_layout_find(folder, all, is_last, table->names_checkpoint, &layout);
+    if (code > 0 && layout.take != NULL)
+        code = folder_names_add(names, layout.take) < 0 ? -ENOMEM : 1;
+    else if (code > 0)
+        code = wfs_fail(err, EISDIR, "%s%s", layout.what,
+                        layout.choice.n == 0 ? "" : folder_names_print(&layout.choice, list));
+    folder_names_done(&layout.choice);
+    return code == -ENOMEM ? wfs_fail_memory(err) : code;
+}
+
+/* Fails for a folder in which no file is the checkpoint. */
+static int fail_empty(const struct folder_names *all, const struct format_table *table,
+                      const char *folder, struct wfs_error *err)
+{
+    cleanup(folder_names_done) struct folder_names state = {0};
+    char list[FOLDER_LIST];
+    int code = find_known(&state, all, true, table, folder, err);
+    for (size_t i = 0; i < all->n && code == 0; i++)
+        if (all->names[i][0] != '.' && table->names_checkpoint(all->names[i]))
+            code = folder_names_add(&state, all->names[i]);
+    if (code < 0)
+        return code == -ENOMEM ? wfs_fail_memory(err) : code;
+    return state.n == 0
+               ? wfs_fail(err, EISDIR, "is a directory without a checkpoint")
+               : wfs_fail(err, EISDIR,
+                          "is a directory without a checkpoint; files such as %s have the state of "
+                          "a training run, and are read when they are named",
+                          folder_names_print(&state, list));
+}
+
+static bool is_folder(const char *folder, const char *name)
+{
+    struct stat st;
+    char path[PATH_BYTES];
+    return snprintf(path, sizeof(path), "%s%s", folder, name) < (int)sizeof(path) &&
+           stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Adds the names that may be checkpoints. */
+static int add_files(struct folder_names *names, const struct folder_names *all, const char *folder,
+                     const char *like, const struct format_table *table)
+{
+    int code = 0;
+    for (size_t i = 0; i < all->n && code == 0; i++) {
+        const char *name = all->names[i];
+        if (name[0] != '.' && table->names_checkpoint(name) &&
+            (like != NULL || !(folder_is_state(name) || is_folder(folder, name))))
+            code = folder_names_add(names, name);
+    }
+    return code;
+}
+
+int shard_names_find(struct folder_names *names, uint64_t *ret_n_wanted,
+                     const struct format_table *table, const char *folder, const char *like,
+                     struct wfs_error *err)
+{
+    cleanup(folder_names_done) struct folder_names all = {0};
+    *ret_n_wanted = 0;
+    int code = folder_names_list(&all, folder, NULL);
     if (code < 0)
         return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
-    if (names->n_names == 0)
-        return fail_empty(folder, err);
-    return choose_files(names, table, like, err);
+    code = like == NULL ? find_known(names, &all, false, table, folder, err) : 0;
+    if (code != 0)
+        return code < 0 ? code : 0;
+    for (size_t i = 0; i < all.n && code == 0; i++)
+        if (all.names[i][0] != '.' && shard_is_index(all.names[i]))
+            code = folder_names_add(names, all.names[i]);
+    if (code == 0 && like != NULL)
+        keep_indexes_of(names, folder, like);
+    if (code == 0 && names->n > 0)
+        return choose_index(names, err);
+    code = code < 0 ? code : add_files(names, &all, folder, like, table);
+    if (code < 0)
+        return wfs_fail_memory(err);
+    if (names->n == 0)
+        return fail_empty(&all, table, folder, err);
+    return choose_files(names, ret_n_wanted, table, folder, like, err);
+}
+
+int shard_files_check_index(const struct format_table *table, const char *path,
+                            struct wfs_error *err)
+{
+    cleanup(folder_names_done) struct folder_names names = {0};
+    struct folder_layout alone = {0}, layout = {0};
+    autofree char *folder = folder_of(path);
+    if (folder == NULL || folder_names_add(&names, path + strlen(folder)) < 0)
+        return wfs_fail_memory(err);
+    int code = folder_layout_find(folder, &names, false, table->names_checkpoint, &alone);
+    if (code > 0 && alone.take != NULL && folder_names_list(&names, folder, NULL) == 0)
+        code = folder_layout_find(folder, &names, false, table->names_checkpoint, &layout);
+    folder_names_done(&alone.choice);
+    folder_names_done(&layout.choice);
+    if (code < 0)
+        return wfs_fail_memory(err);
+    return layout.take == NULL || strcmp(layout.take, alone.take) == 0
+               ? 0
+               : wfs_fail(err, EEXIST,
+                          "'%s' in the directory would be read in place of the new index: remove "
+                          "it, or write to another directory",
+                          layout.take);
+}
+
+int shard_files_tell_rest(const struct format_table *table, const char *folder, const char *file,
+                          struct wfs_catalog *catalog)
+{
+    cleanup(folder_names_done) struct folder_names all = {0}, rest = {0};
+    if (folder_names_list(&all, folder, NULL) < 0)
+        return 0;
+    int code = 0;
+    for (size_t i = 0; i < all.n && code == 0 && !shard_is_index(file); i++)
+        if (all.names[i][0] != '.' && strcmp(all.names[i], file) != 0 &&
+            !is_sibling(table, all.names[i], file) &&
+            (table->names_checkpoint(all.names[i]) || shard_is_index(all.names[i])))
+            code = folder_names_add(&rest, all.names[i]);
+    if (code == 0)
+        code = folder_find_below(folder, &all, 1, table->names_checkpoint, &rest);
+    return code < 0 ? code : folder_tell_rest(catalog, &rest);
 }
 
 /* ---- what other indexes name ---- */
@@ -327,14 +349,14 @@ static bool is_candidate(const struct format_table *table, const char *index, co
 int kept_indexes_read(struct kept_indexes *kept, const struct format_table *table, const char *path,
                       struct wfs_error *err)
 {
-    cleanup(shard_names_done) struct shard_names names = {0};
-    autofree char *folder = shard_folder(path);
+    cleanup(folder_names_done) struct folder_names names = {0};
+    autofree char *folder = folder_of(path);
     if (folder == NULL)
         return wfs_fail_memory(err);
-    int code = shard_names_list(&names, folder, NULL);
+    int code = folder_names_list(&names, folder, NULL);
     if (code < 0)
         return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
-    for (size_t i = 0; i < names.n_names; i++) {
+    for (size_t i = 0; i < names.n; i++) {
         struct candidate candidate;
         autofree char *found = NULL;
         if (!is_candidate(table, path + strlen(folder), names.names[i], &candidate))
@@ -378,16 +400,16 @@ void kept_indexes_done(struct kept_indexes *kept)
 int shard_files_tell_strays(const struct format_table *table, const char *path,
                             const struct shard_index *index, struct wfs_catalog *catalog)
 {
-    cleanup(shard_names_done) struct shard_names names = {0};
+    cleanup(folder_names_done) struct folder_names names = {0};
     cleanup(kept_indexes_done) struct kept_indexes kept = {0};
-    autofree char *folder = shard_folder(path);
+    autofree char *folder = folder_of(path);
     bool is_read = false; /* the other indexes, which matter only if there is such a file */
     size_t n_told = 0;
     if (folder == NULL)
         return -ENOMEM;
-    if (shard_names_list(&names, folder, table->names_checkpoint) < 0)
+    if (folder_names_list(&names, folder, table->names_checkpoint) < 0)
         return 0; /* strays cannot be found in a directory that cannot be listed */
-    for (size_t i = 0; i < names.n_names && n_told < MAX_TOLD; i++) {
+    for (size_t i = 0; i < names.n && n_told < MAX_TOLD; i++) {
         if (shard_index_has_file(index, names.names[i]))
             continue;
         if (!is_read && kept_indexes_read(&kept, table, path, NULL) == -ENOMEM)

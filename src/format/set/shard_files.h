@@ -5,22 +5,13 @@
 #ifndef WFS_SHARD_FILES_H
 #define WFS_SHARD_FILES_H
 
-#include "format/set/shard_index.h"
 #include "catalog/catalog.h"
+#include "format/core/folder.h"
+#include "format/set/shard_index.h"
 
 struct format_table;
 
 enum { PATH_BYTES = 4352 }; /* PATH_MAX and the longest name */
-
-struct shard_names {
-    struct arena arena;
-    const char **names; /* malloc'ed, in natural order */
-    size_t n_names, n_room;
-    uint64_t n_wanted; /* how many there should be; 0: the one name is an index or a whole file */
-};
-
-/* Everything up to the last slash, and that; empty when there is none. malloc'ed. */
-char *shard_folder(const char *path);
 
 /* "model-00001-of-00005.safetensors": some front, two numbers, an extension. */
 bool shard_is_name(const struct format_table *table, const char *path);
@@ -28,19 +19,23 @@ bool shard_is_name(const struct format_table *table, const char *path);
 /* "NAME.index.json" */
 bool shard_is_index(const char *path);
 
-/* Lists the names in the folder that is_wanted takes, but for hidden ones; NULL: all. -E2BIG,
- * -ENOMEM, and what opening the folder gives. */
-int shard_names_list(struct shard_names *names, const char *folder,
-                     bool (*is_wanted)(const char *name));
-
 /*
- * What to load from a folder: its index, else all shards that belong together, else the one
- * checkpoint. like is the name of one of the shards, or NULL. -ENOENT, and -EINVAL names what there
- * is to choose from.
+ * Finds what to load from a folder: the name that is known for the folders of some program, else
+ * its index, else all shards that belong together, else the one checkpoint. like is the name of one
+ * of the shards, or NULL. *ret_n_wanted: how many shards there should be; 0: the one name is an
+ * index or a whole file. -EISDIR, and -EINVAL names what there is to choose from.
  */
-int shard_names_find(struct shard_names *names, const struct format_table *table,
-                     const char *folder, const char *like, struct wfs_error *err);
-void shard_names_done(struct shard_names *names);
+int shard_names_find(struct folder_names *names, uint64_t *ret_n_wanted,
+                     const struct format_table *table, const char *folder, const char *like,
+                     struct wfs_error *err);
+
+/* Refuses an index at the path that the directory would not be read by: -EEXIST; -ENOMEM. */
+int shard_files_check_index(const struct format_table *table, const char *path,
+                            struct wfs_error *err);
+
+/* Adds a finding about the checkpoints and folders beside the file that was chosen. -ENOMEM. */
+int shard_files_tell_rest(const struct format_table *table, const char *folder, const char *file,
+                          struct wfs_catalog *catalog);
 
 /*
  * Indexes and descriptions that stay beside an index when it is replaced: backups of it, and others

@@ -176,9 +176,28 @@ static bool is_ours(int code)
     return code == EMFILE || code == ENFILE || code == ENOMEM;
 }
 
+/* Returns a shard beside an index that it does not name; NULL: none. The names own it. */
+static const char *find_unlisted(const struct gathering *g, struct folder_names *names)
+{
+    if (g->index == NULL || g->url != NULL || folder_names_list(names, g->folder, NULL) < 0)
+        return NULL;
+    for (size_t i = 0; i < names->n; i++)
+        if (shard_is_name(g->context->table, names->names[i]) &&
+            !shard_index_has_file(g->index, names->names[i]))
+            return names->names[i];
+    return NULL;
+}
+
 static int fail_shard(const struct gathering *g, const char *name, const struct wfs_error *inner)
 {
+    cleanup(folder_names_done) struct folder_names names = {0};
     const struct wfs_quoted shard = wfs_quote(name);
+    const char *other = inner->code == ENOENT ? find_unlisted(g, &names) : NULL;
+    if (other != NULL)
+        return wfs_fail(g->err, ENOENT,
+                        "shard '%s': %s; the index may be that of another checkpoint: --shards "
+                        "'%s%s' reads the shards that are here without it",
+                        shard.text, inner->text, wfs_quote(g->folder).text, wfs_quote(other).text);
     if (inner->code != EMFILE)
         return wfs_fail(g->err, inner->code, "shard '%s': %s", shard.text, inner->text);
     return wfs_fail(g->err, EMFILE,
@@ -328,7 +347,7 @@ static int load_indexed(const struct source *source, struct shard_index *index,
                         struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    autofree char *folder = shard_folder(source->path);
+    autofree char *folder = folder_of(source->path);
     if (folder == NULL)
         return wfs_fail_memory(err);
     cleanup(gathering_done) struct gathering g = {.folder = folder,
@@ -345,16 +364,16 @@ static int load_indexed(const struct source *source, struct shard_index *index,
 }
 
 /* Shards that belong together by their names. */
-static int load_named(const char *folder, const struct shard_names *names,
+static int load_named(const char *folder, const struct folder_names *names, uint64_t n_wanted,
                       const struct load_context *context, struct wfs_catalog **out,
                       struct wfs_error *err)
 {
-    if (names->n_names < names->n_wanted && !context->force)
+    if (names->n < n_wanted && !context->force)
         return wfs_fail(err, ENOENT, "%zu of %s exist, such as '%s'; use force to show them",
-                        names->n_names, wfs_count(names->n_wanted, "shard").text,
+                        names->n, wfs_count(n_wanted, "shard").text,
                         wfs_quote(names->names[0]).text);
     cleanup(gathering_done) struct gathering g = {.folder = folder, .context = context, .err = err};
-    return gather(&g, names->names, names->n_names, out);
+    return gather(&g, names->names, names->n, out);
 }
 
 static int load_file(struct source *source, struct shard_index *index,
@@ -396,20 +415,35 @@ static int load_path(const char *path, const struct load_context *context, struc
     return code < 0 ? code : shard_source_load_file(source, context, out, err);
 }
 
-/* Loads an index, else shards by name, else the only checkpoint of the directory. */
+/* Loads what shard_names_find chooses. A file without tensors is not the checkpoint of a directory.
+ */
 static int load_folder(const char *folder, const char *like, const struct load_context *context,
                        struct wfs_catalog **out, struct wfs_error *err)
 {
-    cleanup(shard_names_done) struct shard_names names = {0};
+    cleanup(folder_names_done) struct folder_names names = {0};
+    auto_catalog struct wfs_catalog *catalog = NULL;
     char path[PATH_BYTES];
-    int code = shard_names_find(&names, context->table, folder, like, err);
+    uint64_t n_wanted;
+    int code = shard_names_find(&names, &n_wanted, context->table, folder, like, err);
     if (code < 0)
         return code;
-    if (names.n_wanted > 0)
-        return load_named(folder, &names, context, out, err);
-    if (snprintf(path, sizeof(path), "%s%s", folder, names.names[0]) >= (int)sizeof(path))
+    const char *file = names.names[0];
+    if (snprintf(path, sizeof(path), "%s%s", folder, file) >= (int)sizeof(path))
         return wfs_fail(err, ENAMETOOLONG, "the path is too long");
-    return load_path(path, context, out, err);
+    code = n_wanted > 0 ? load_named(folder, &names, n_wanted, context, &catalog, err)
+                        : load_path(path, context, &catalog, err);
+    if (code < 0)
+        return code;
+    if (n_wanted == 0 && catalog->n_tensors == 0 && !shard_is_index(file))
+        return wfs_fail(
+            err, EISDIR,
+            "is a directory without a checkpoint; '%s' has no tensors, and is read when "
+            "it is named",
+            wfs_quote(file).text);
+    if (like == NULL && shard_files_tell_rest(context->table, folder, file, catalog) < 0)
+        return wfs_fail_memory(err);
+    *out = steal(&catalog);
+    return 0;
 }
 
 int shard_source_fail_epoch(struct wfs_error *err)
@@ -438,8 +472,13 @@ int shard_source_load(const char *path, const struct load_context *context,
     }
     if (context->has_epoch)
         return shard_source_fail_epoch(err);
-    if (context->shards && shard_is_name(context->table, path)) {
-        autofree char *folder = shard_folder(path);
+    const bool is_shard = shard_is_name(context->table, path);
+    if (context->shards && !is_shard && !shard_is_index(path))
+        return wfs_fail(err, EINVAL,
+                        "'shards' is for one of several files with numbers, such as "
+                        "'model-00001-of-00003.safetensors'");
+    if (context->shards && is_shard) {
+        autofree char *folder = folder_of(path);
         return folder == NULL ? wfs_fail_memory(err)
                               : load_folder(folder, path + strlen(folder), context, out, err);
     }

@@ -276,9 +276,9 @@ def test_the_note_of_a_stranger_removes_no_file(model, tmp_path, version, is_pub
     weightfs('convert', model, slashed(out))
     others = [st.write(out / other, {'x': vector(i)}) for i, other in enumerate(
         ['other.safetensors', 'lora-00001-of-00001.safetensors', 'model-00009-of-00009.safetensors', 'model-1-of-2.safetensors'])]
-    others[2].with_name('model.safetensors').write_bytes(b'')
+    others[2].with_name('whole.safetensors').write_bytes(b'')
     lines = ['weightfs-set %d' % version, 'index %d' % ((out / INDEX).stat().st_ino if is_published else 1)]
-    for other in [*others, out / 'model.safetensors', *(model / name(i, 3) for i in (1, 2, 3))]:
+    for other in [*others, out / 'whole.safetensors', *(model / name(i, 3) for i in (1, 2, 3))]:
         inode = other.stat().st_ino + (other == others[2])
         lines += [word % {'inode': inode if version < 3 else '%d %d' % (inode, other.stat().st_mtime_ns), 'name': path} for path in (other.name, '../%s/%s' % (other.parent.name, other.name), str(other))
                   for word in ('new %(name)s', 'old %(name)s', 'old %(inode)s %(name)s', 'made %(inode)s %(name)s')]
@@ -290,7 +290,7 @@ def test_the_note_of_a_stranger_removes_no_file(model, tmp_path, version, is_pub
     weightfs('convert', '--overwrite', model, slashed(out))
     after = tree_of(out), tree_of(model)
     assert after[1] == before[1] and not note.exists()
-    for other in [*others, out / 'model.safetensors']:
+    for other in [*others, out / 'whole.safetensors']:
         assert after[0][other] == before[0][other]
 
 

@@ -87,10 +87,10 @@ def test_the_index_decides_between_two(model):
 
 def test_keys_and_files_that_the_index_does_not_have_are_told(model):
     shard(model / NAMES[1], {'c': 3, 'extra': 30})
-    shard(model / 'model.safetensors', {'a': 99})
+    shard(model / 'stray.safetensors', {'a': 99})
     assert keys(model) == ['a', 'b', 'c']
     texts = [finding['text'] for finding in json.loads(weightfs('info', '--json', model).stdout)['findings']]
-    assert any('extra' in text for text in texts) and any("'model.safetensors'" in text for text in texts)
+    assert any('extra' in text for text in texts) and any("'stray.safetensors'" in text for text in texts)
 
 
 @pytest.mark.parametrize('name', ['../secret.safetensors', '/etc/passwd', 'a/../../b', '..', '.', '', 'a\\b', 'a\0b', './a', 'a/', 'x' * 256])
@@ -188,7 +188,7 @@ BESIDE = {
     'a variant at the end': ['model-00001-of-00002.fp16.safetensors', 'model-00002-of-00002.fp16.safetensors'],
     'another format': ['model-00001-of-00002.bin', 'model-00002-of-00002.bin'],
     'another number of shards': ['model-00001-of-00001.safetensors'],
-    'whole files': ['model.safetensors'],
+    'whole files': ['whole.safetensors'],
     'series in names of series': ['shard-00001-model-00001-of-00001.safetensors', 'shard-00002-model-00001-of-00001.safetensors'],
 }
 
@@ -371,11 +371,12 @@ def test_metadata_of_shards_keeps_what_is_behind_a_nul(tmp_path):
 @pytest.mark.parametrize('names, word', [
     (['saved_model.pb', 'variables'], 'SavedModel'), (['refs', 'snapshots'], 'snapshots/'),
     (['readme.txt'], 'without a checkpoint'), (['latest_checkpointed_iteration.txt', 'iter_0000010'], 'Megatron-LM'),
-    (['mp_rank_00', 'mp_rank_01'], 'mp_rank_00/model_optim_rng.pt'), (['zero_to_fp32.py', 'latest', 'global_step10'], 'DeepSpeed'),
-    (['pytorch_model_fsdp_0', 'optimizer_0'], 'accelerate'), (['weights', 'context'], 'weights')])
+    (['mp_rank_00', 'mp_rank_01'], "model_optim_rng.pt in one of: 'mp_rank_00', 'mp_rank_01'"), (['weights/.metadata', 'context'], 'NeMo'),
+    (['zero_to_fp32.py', 'latest', 'global_step10'], 'DeepSpeed'), (['pytorch_model_fsdp_0', 'optimizer_0'], "'pytorch_model_fsdp_0'")])
 def test_a_directory_without_a_checkpoint_is_called_what_it_is(tmp_path, names, word):
     folder = tmp_path / 'folder'
     folder.mkdir()
     for each in names:
+        (folder / each).parent.mkdir(exist_ok=True)
         (folder / each).write_bytes(b'x')
     assert word in weightfs('ls', folder, code=program.EXIT_SOURCE).error

@@ -58,7 +58,7 @@ ROWS = [
     ('config p.pth epo', EXIT_RULES, "p.pth: no value is called 'epo'; there are optimizer, epoch"),
     ('cat f ww', EXIT_RULES, "f: no tensor has the key 'ww'; did you mean 'w'?"),
     ('ls saved', EXIT_SOURCE, 'saved: is a TensorFlow SavedModel, a format that weightfs does not read'),
-    ('ls hub', EXIT_SOURCE, "hub: is a Hugging Face cache: name a directory below it, such as one in 'models--a--b/snapshots'"),
+    ('ls hub', EXIT_SOURCE, "hub: is a Hugging Face cache: name a directory in the snapshots/ of one of: 'models--a--b'"),
     ('ls hub/models--a--b', EXIT_SOURCE, 'hub/models--a--b: is an entry of the Hugging Face cache: name a directory in its snapshots/'),
     ('ls zero', EXIT_SOURCE, 'zero: is a DeepSpeed checkpoint, whose parts weightfs does not join'),
     ('ls a.h5', EXIT_FOREIGN, 'a.h5: is an HDF5 file (Keras?), a format that weightfs does not read'),
