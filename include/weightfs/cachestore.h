@@ -39,8 +39,9 @@ int cachestore_remove(const char *directory, struct wfs_error *err);
 
 /*
  * Finds the object in the store, or makes room for it, and removes what other versions of the same
- * URL have left. -EBUSY when another process does not let go of the lock, -EFBIG, or what the
- * system returned.
+ * URL have left. Where the file cannot be longer, one as large or larger that was opened longest
+ * ago goes. -EBUSY when another process does not let go of the lock, -EFBIG where that is not
+ * enough, or what the system returned.
  */
 int cachestore_place(int fd, const char *url, uint64_t digest, uint64_t n_bytes, uint64_t now,
                      struct cachefile *ret);

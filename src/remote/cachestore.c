@@ -251,6 +251,22 @@ static int find_room(const struct entry *entries, struct cachefile *cache)
     return 0;
 }
 
+/* Returns the entry that was opened longest ago, of those with n_bytes or more; a free one goes
+ * before all where `takes_free`. CACHESTORE_ENTRIES: there is none. */
+static size_t choose(const struct entry *entries, uint64_t n_bytes, bool takes_free)
+{
+    size_t chosen = CACHESTORE_ENTRIES;
+    for (size_t i = 0; i < CACHESTORE_ENTRIES; i++) {
+        if (is_free(&entries[i])) {
+            if (takes_free)
+                return i;
+        } else if (entries[i].n_bytes >= n_bytes &&
+                   (chosen == CACHESTORE_ENTRIES || entries[i].opened < entries[chosen].opened))
+            chosen = i;
+    }
+    return chosen;
+}
+
 /* Makes the file longer, never shorter. */
 static int extend(const struct cachefile *cache)
 {
@@ -258,6 +274,26 @@ static int extend(const struct cachefile *cache)
     if (fstat(cache->fd, &st) < 0)
         return -errno;
     return (uint64_t)st.st_size < cachefile_end(cache) ? cachefile_make(cache) : 0;
+}
+
+/* Finds a place, and drops another object as large where the file cannot be longer: one that only
+ * claimed its size has no room for ever, and drops no smaller one. */
+static int make_room(struct entry *entries, struct cachefile *cache)
+{
+    const struct cachefile first = *cache;
+    for (;;) {
+        int code = find_room(entries, cache);
+        if (code == 0)
+            code = extend(cache);
+        const size_t i =
+            code == -EFBIG ? choose(entries, cache->n_bytes, false) : CACHESTORE_ENTRIES;
+        if (i == CACHESTORE_ENTRIES)
+            return code;
+        code = drop(cache->fd, entries, i);
+        if (code < 0)
+            return code;
+        *cache = first;
+    }
 }
 
 static int store_text(int fd, size_t i, const char *url)
@@ -275,22 +311,16 @@ static int store_text(int fd, size_t i, const char *url)
 static int add(int fd, struct entry *entries, const char *url, struct entry *entry,
                struct cachefile *ret)
 {
-    size_t chosen = 0;
     int code = cachefile_init(ret, fd, OBJECTS_AT, entry->n_bytes, entry->seed);
     for (size_t i = 0; code == 0 && i < CACHESTORE_ENTRIES; i++) {
         if (!is_free(&entries[i]) && entries[i].url == entry->url)
             code = drop(fd, entries, i);
     }
-    for (size_t i = 1; i < CACHESTORE_ENTRIES && !is_free(&entries[chosen]); i++) {
-        if (is_free(&entries[i]) || entries[i].opened < entries[chosen].opened)
-            chosen = i;
-    }
+    if (code == 0)
+        code = make_room(entries, ret);
+    const size_t chosen = choose(entries, 0, true);
     if (code == 0 && !is_free(&entries[chosen]))
         code = drop(fd, entries, chosen);
-    if (code == 0)
-        code = find_room(entries, ret);
-    if (code == 0)
-        code = extend(ret);
     if (code == 0)
         code = store_text(fd, chosen, url);
     entry->base = ret->base;
