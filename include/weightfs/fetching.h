@@ -47,8 +47,12 @@ enum {
     FETCHING_MAX = FETCHING_HEAD + FETCHING_TEXT_MAX
 };
 
-/* Set in code of OPENED: the server gave no strong validator, and a change may not show. */
-enum { FETCHING_IS_WEAK = 1 };
+/* Set in code of OPENED. */
+enum {
+    FETCHING_IS_WEAK = 1,    /* the server gave no strong validator: a change may not show */
+    FETCHING_IS_UNKEPT = 2,  /* it was to be kept in a cache, and there is no room for it */
+    FETCHING_IS_PRIVATE = 4, /* the user's credentials were sent for it */
+};
 
 struct fetching {
     enum fetching_kind kind;

@@ -57,6 +57,15 @@ int source_new(const struct source_kind *kind, const char *path, void *ctx, uint
     return 0;
 }
 
+void source_add_access(const struct source *source, struct wfs_access *access)
+{
+    static const struct wfs_access private = {.is_known = true, .is_mixed = true, .mode = 0700};
+    if (source->fd >= 0)
+        wfs_access_add(access, source->fd);
+    else if (source->is_private)
+        wfs_access_merge(access, &private);
+}
+
 static const struct source_kind file_kind;
 
 int source_new_fd(const char *path, int fd, struct source **out, struct wfs_error *err)

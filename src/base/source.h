@@ -26,7 +26,9 @@ struct source {
     atomic_bool *has_changed;    /* sticky; no description of the source, but what is known of it */
     bool is_part;                /* of a checkpoint; by itself it is none */
     bool is_remote;              /* on the network: what is read soon is worth to be known */
-    bool is_weak;                /* a change that keeps the length is not noticed */
+    bool is_weak;                /* a change that keeps the length may not be noticed */
+    bool is_unkept;              /* the cache has no room for it */
+    bool is_private;             /* fetched with credentials of the user: nobody else may read it */
     const struct source *origin; /* what a made-up one is made of, which is looked at for changes;
                                     NULL: nothing */
     const struct source_kind *kind;
@@ -89,6 +91,9 @@ static inline bool source_is_file(const struct source *source)
 {
     return source->identity.inode != 0;
 }
+
+/* Adds what it lets others do: of one on the network that is private, nothing. */
+void source_add_access(const struct source *source, struct wfs_access *access);
 
 /* Closes the file: reading is -EIO from now on. */
 void source_close(struct source *source);

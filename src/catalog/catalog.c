@@ -328,10 +328,8 @@ const char *wfs_catalog_source_path(const struct wfs_catalog *catalog, size_t i)
 struct wfs_access wfs_catalog_access(const struct wfs_catalog *catalog)
 {
     struct wfs_access access = catalog->sources.access;
-    for (size_t i = 0; i < catalog->sources.n; i++) {
-        if (catalog->sources.list[i]->fd >= 0)
-            wfs_access_add(&access, catalog->sources.list[i]->fd);
-    }
+    for (size_t i = 0; i < catalog->sources.n; i++)
+        source_add_access(catalog->sources.list[i], &access);
     return access;
 }
 

@@ -432,12 +432,14 @@ static int make_cache(struct fetch_object *object, uint64_t n_bytes)
 {
     struct fetching_room *room = object->room;
     struct cachefile cache;
-    object->is_kept = room->kept >= 0 && !object->is_weak;
+    const bool is_to_be_kept = room->kept >= 0 && (object->flags & FETCHING_IS_WEAK) == 0;
+    object->is_kept = is_to_be_kept;
     int code = object->is_kept ? cachestore_place(room->kept, object->name, object->validator,
                                                   n_bytes, date_ms(), &cache)
                                : -EBUSY;
     if (code == -EBUSY || code == -EFBIG) {
         object->is_kept = false;
+        object->flags |= is_to_be_kept ? FETCHING_IS_UNKEPT : 0;
         code = cachestore_place(room->spool, object->name, object->validator, n_bytes, date_ms(),
                                 &cache);
     }
@@ -450,7 +452,8 @@ static void opened(void *ctx, const char *name, const struct http_known *known)
 {
     struct fetch_transfer *transfer = ctx;
     struct fetch_object *object = transfer->object;
-    object->is_weak = known->is_weak;
+    object->flags =
+        (known->is_weak ? FETCHING_IS_WEAK : 0) | (known->is_private ? FETCHING_IS_PRIVATE : 0);
     object->validator = cachefile_hash(known->validator, 0);
     if (known->is_whole || known->n_bytes < transfer->end)
         transfer->end = known->n_bytes;

@@ -40,7 +40,7 @@ struct fetch_object {
     bool is_open;       /* the request was answered */
     bool has_failed;    /* to be opened; nobody asks for it any more */
     bool is_hasty;      /* others wait until all of it is present */
-    bool is_weak;       /* a change may not show */
+    int32_t flags;      /* FETCHING_IS_WEAK, ... */
     bool is_kept;       /* the cache file is */
     uint64_t validator; /* hash of it */
     char *name;         /* malloc'ed; as it was opened */

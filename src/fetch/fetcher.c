@@ -74,7 +74,7 @@ static int send_answer(const struct fetcher *fetcher, const struct answer *answe
     } else if (object != NULL) {
         message.kind = FETCHING_OPENED;
         message.object = object->number;
-        message.code = object->is_weak ? FETCHING_IS_WEAK : 0;
+        message.code = object->flags;
         message.offset = object->cache.base;
         message.digest = object->validator;
         message.n_bytes = object->cache.n_bytes;

@@ -46,6 +46,7 @@ struct http_known {
     uint64_t n_bytes;
     enum http_validator kind;
     bool is_weak;                 /* two versions may have the same one */
+    bool is_private;              /* it was asked for with a token, a password or a query */
     char validator[HTTP_TAG_MAX]; /* the header's text; "" by size only */
 };
 

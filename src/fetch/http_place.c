@@ -350,6 +350,12 @@ void http_place_done(struct http_place *place)
     *place = (struct http_place){0};
 }
 
+bool http_place_is_private(const struct http_place *place)
+{
+    return place->bearer != NULL || place->url.user != NULL || place->url.password != NULL ||
+           strchr(place->url.text, '?') != NULL;
+}
+
 /* ---- refusals ---- */
 
 /* A server that has something to hide answers the same for what is private and what does not exist.

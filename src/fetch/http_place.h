@@ -30,6 +30,10 @@ int http_place_find(struct http_place *place, const char *name,
                     const struct http_credentials *credentials, struct wfs_error *err);
 void http_place_done(struct http_place *place);
 
+/* Returns whether a request has something that others may not have: a token, keys, a user, or a
+ * query, which may be a signature. */
+bool http_place_is_private(const struct http_place *place);
+
 /*
  * Returns the name of the i-th file that is looked for, malloc'ed, where the name is not one of a
  * file: "hf://OWNER/NAME[@REVISION]", or a folder, which ends in a slash. NULL: there is no i-th,

@@ -58,6 +58,7 @@ static void learn(struct http_transfer *transfer, uint64_t n_bytes)
     if (object->known.is_open || transfer->is_cancelled)
         return;
     http_learn(&object->known, &transfer->answer, n_bytes);
+    object->known.is_private = http_place_is_private(&object->place);
     if (object->known.is_whole || transfer->end > n_bytes)
         transfer->end = n_bytes;
     object->http->n_calls++;

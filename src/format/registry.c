@@ -135,14 +135,20 @@ static int note_other_name(struct wfs_catalog *catalog, const struct source *sou
                                catalog->format->name);
 }
 
-static int note_weak(struct wfs_catalog *catalog, const struct source *source)
+/* What is worth to know of a source on the network. */
+static int note_remote(struct wfs_catalog *catalog, const struct source *source)
 {
-    return source->is_weak ? catalog_add_finding(
-                                 catalog, WFS_MEDIUM,
-                                 "the server sends neither a strong ETag nor a Last-Modified that "
-                                 "lies before its Date: a change of the same size may not be "
-                                 "noticed")
-                           : 0;
+    if (source->is_weak &&
+        catalog_add_finding(catalog, WFS_MEDIUM,
+                            "the server sends neither a strong ETag nor a Last-Modified that lies "
+                            "before its Date: a change of the same size may not be noticed") < 0)
+        return -ENOMEM;
+    return source->is_unkept
+               ? catalog_add_finding(catalog, WFS_INFO,
+                                     "it is not kept in the cache, which has no room for its %s; "
+                                     "'weightfs cache list DIR' shows what the cache holds",
+                                     wfs_count(source->n_bytes, "byte").text)
+               : 0;
 }
 
 int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
@@ -161,7 +167,7 @@ int load_source(struct source *source, const struct load_context *context, struc
     code = format_load(format, source, context, &catalog, err);
     if (code < 0)
         return code;
-    if (note_other_name(catalog, source) < 0 || note_weak(catalog, source) < 0 ||
+    if (note_other_name(catalog, source) < 0 || note_remote(catalog, source) < 0 ||
         dcp_parts_tell(catalog, source->path) < 0)
         return wfs_fail_memory(err);
     *out = steal(&catalog);
@@ -214,7 +220,7 @@ static int load_url(const char *url, const struct load_context *context, struct 
         return shard_source_load_file(source, context, out, err);
     if (code < 0)
         return code;
-    if (note_weak(catalog, catalog->sources.list[0]) < 0)
+    if (note_remote(catalog, catalog->sources.list[0]) < 0)
         return wfs_fail_memory(err);
     *out = steal(&catalog);
     return 0;

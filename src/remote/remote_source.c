@@ -211,6 +211,8 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
         (struct wfs_identity){.device = UINT64_MAX, .inode = hash, .n_bytes = answer->n_bytes};
     source->is_remote = true;
     source->is_weak = (answer->code & FETCHING_IS_WEAK) != 0;
+    source->is_unkept = (answer->code & FETCHING_IS_UNKEPT) != 0;
+    source->is_private = (answer->code & FETCHING_IS_PRIVATE) != 0;
     *out = source;
     return 0;
 }

@@ -389,8 +389,8 @@ static int load_file(struct source *source, struct shard_index *index,
     if (code <= 0)
         return code;
     code = load_indexed(source, index, context, out, err);
-    if (code == 0 && source->fd >= 0)
-        wfs_access_add(&(*out)->sources.access, source->fd);
+    if (code == 0)
+        source_add_access(source, &(*out)->sources.access);
     return code < 0 ? code : 1;
 }
 

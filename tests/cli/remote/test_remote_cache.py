@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What is fetched is kept in a directory, found there by later runs and by runs at the same time, and never taken when it is damaged."""
+import contextlib
 import json
 import os
 import shutil
@@ -227,3 +228,28 @@ def test_what_may_change_without_notice_is_not_kept(random_file, folder, headers
         assert weightfs('cat', '--cache', folder / 'cache', server.url(), 'a').raw == content(random_file, 'a')
         assert 'may not be noticed' in weightfs('check', server.url(), code=None).stdout
     assert weightfs('cache', 'list', folder / 'cache').stdout == ''
+
+
+class Claimed:
+    """An object of which only the head exists: the server claims a size."""
+
+    def __init__(self, name, n_bytes):
+        head = json.dumps({name: {'dtype': 'U8', 'shape': [n_bytes], 'data_offsets': [0, n_bytes]}}).encode()
+        self.content = (len(head).to_bytes(8, 'little') + head).ljust(1 << 16, b'\0')
+        total = 'bytes 0-65535/%d' % (8 + len(head) + n_bytes)
+        self.server = BadServer(self.content, [with_headers(Content_Range=total)], forever=True)
+
+
+@pytest.mark.parametrize('is_first', [True, False])
+def test_a_claim_of_all_room_takes_it_from_nobody_else(folder, is_first):
+    """The file of the cache cannot be longer than its filesystem allows, here than a limit of the process."""
+    sizes = {'small': 40 * MIB, 'claim': 950 * MIB, 'honest': 60 * MIB, 'other': 60 * MIB}
+    order = ['claim', 'small', 'honest', 'other'] if is_first else ['small', 'honest', 'claim', 'other']
+    with contextlib.ExitStack() as stack:
+        urls = {name: stack.enter_context(Claimed(name, size).server).url('/' + name) for name, size in sizes.items()}
+        said = {}
+        for name in order:
+            said[name] = program.tool('prlimit', '--fsize=%d' % (1000 * MIB), *program.COMMAND, 'info', '--cache', folder / 'cache', urls[name])
+    kept = {row.split('\t')[0] for row in weightfs('cache', 'list', folder / 'cache').stdout.splitlines()}
+    assert kept == {urls[name] for name in ('small', 'honest', 'other')}
+    assert {name for name, out in said.items() if 'it is not kept in the cache' in out.stdout} == (set() if is_first else {'claim'})

@@ -11,7 +11,8 @@ import subprocess
 
 import pytest
 
-from wfs_testlib import look, program, st
+from wfs_testlib import bad_server, look, program, st
+from wfs_testlib import engine as fetched_by
 from wfs_testlib.mount import UNSHARE, has_namespaces, is_mounted, open_to_all, wait_for
 from wfs_testlib.program import EXIT_MOUNT, tool, weightfs
 
@@ -107,6 +108,41 @@ def test_others_read_what_the_source_lets_them(mount, folder, sample):
     for command in (['cat', closed / 'temperature'], ['ls', closed.path], ['ls', public / '.weightfs'],
                     ['sh', '-c', ': >> "$0"', public / 'temperature'], ['setfattr', '-n', 'user.x', '-v', '1', public / 'temperature']):
         assert tool(*as_user, *command, code=None).code != 0, command
+
+
+ACCOUNT = {'AWS_ACCESS_KEY_ID': 'AKIAKEY', 'AWS_SECRET_ACCESS_KEY': 'secret'}
+ASKED = {'a user': ('http://alice:hunter2@HOST/x', {}), 'a query': ('http://HOST/x?sig=1', {}), '.netrc': ('http://HOST/x', {'HOME': 'HOME'}),
+         'a token': ('hf://a/b/x', {'HF_TOKEN': 'hf_token'}), 'keys': ('s3://bucket/x', ACCOUNT),
+         'a password of a set': ('http://:hunter2@HOST/x.index.json', {})}
+NOBODY = {'a plain URL': ('http://HOST/x', {}), 'no token': ('hf://a/b/x', {}), 'no keys': ('s3://bucket/x', {}),
+          'a set': ('http://HOST/x.index.json', {})}
+
+
+@pytest.mark.parametrize('name, is_private', [(name, name in ASKED) for name in (*ASKED, *NOBODY)])
+def test_what_was_fetched_as_somebody_is_for_nobody_else(folder, sample, mount, monkeypatch, name, is_private):
+    if fetched_by.WHY_NOT is not None:
+        pytest.skip(fetched_by.WHY_NOT)
+    (folder / '.netrc').write_text('machine 127.0.0.1 login alice password hunter2\n')
+    index = json.dumps({'weight_map': {key: 'x' for key in st.read(sample).tensors}}).encode()
+
+    def by_name(exchange):
+        exchange.content = index if exchange.request.path.endswith('.json') else sample.read_bytes()
+        bad_server.honest(exchange)
+
+    with bad_server.BadServer(b'', default=by_name) as server:
+        url, env = {**ASKED, **NOBODY}[name]
+        url = url.replace('HOST', server.origin.partition('//')[2])
+        for key in [key for key in os.environ if key not in fetched_by.CLEAN]:
+            monkeypatch.delenv(key)
+        for key, value in {'HOME': '/nonexistent', 'HF_ENDPOINT': server.origin, 'AWS_ENDPOINT_URL': server.origin, **env}.items():
+            monkeypatch.setenv(key, value.replace('HOME', str(folder)))
+        out = folder / 'out.safetensors'
+        weightfs('convert', url, out)
+        assert out.stat().st_mode & 0o777 == (0o600 if is_private else 0o644)
+        weightfs('extract', url, '-d', folder / 'all', code=None)
+        assert {path.stat().st_mode & 0o077 for path in (folder / 'all').rglob('*') if path.is_file()} == {0 if is_private else 0o044}
+        mnt = mount(url, 'allow_other')
+        assert mnt.path.stat().st_mode & 0o077 == (0 if is_private else 0o055)
 
 
 @pytest.mark.root
