@@ -9,6 +9,8 @@
 #include <weightfs/error.h>
 #include <weightfs/output.h>
 
+#include <sys/types.h>
+
 struct wfs_stage;
 
 /* How far the last commit in the journal came. */
@@ -76,6 +78,9 @@ struct wfs_stage_options {
  */
 int wfs_stage_open(const struct wfs_stage_options *options, struct wfs_stage **out,
                    struct wfs_error *err);
+
+/* Returns the process that holds the lock of the directory; 0: none, or it is not known. */
+pid_t wfs_stage_holder(const char *path);
 
 /* Unlocks the directory, and removes it when it has no edits. */
 void wfs_stage_close(struct wfs_stage *stage);

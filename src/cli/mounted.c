@@ -549,7 +549,7 @@ static enum exit_code report_busy(const struct mounted *mounted, enum outcome ou
 
 /* Waits for the driver, which goes on as long as the filesystem is mounted anywhere else. */
 static enum exit_code wait_for(const struct mounted *mounted, enum outcome outcome, int pidfd,
-                               dev_t device)
+                               const struct unmount_others *others)
 {
     enum { N_PAUSE = 500 }; /* milliseconds: a driver without edits ends sooner */
     struct pollfd wanted = {.fd = pidfd, .events = POLLIN};
@@ -559,7 +559,7 @@ static enum exit_code wait_for(const struct mounted *mounted, enum outcome outco
             break;
         autofree char *place = NULL;
         pid_t pid;
-        if (n == 0 && unmount_is_elsewhere(device, &pid, &place))
+        if (n == 0 && unmount_is_elsewhere(others, &pid, &place))
             return report_elsewhere(mounted, outcome, pid, place);
     }
     return EXIT_DONE;
@@ -617,15 +617,15 @@ static enum exit_code unmount(struct mounted *mounted, enum outcome outcome, con
 {
     struct wfs_error err = {0};
     autoclose int pidfd = (int)syscall(SYS_pidfd_open, mounted->pid, 0);
-    struct stat st = {0};
-    const bool is_known = fstat(mounted->fd, &st) == 0;
+    cleanup(unmount_others_done) struct unmount_others others;
+    unmount_others_find(&others, mounted->fd);
     enum exit_code waited = EXIT_DONE;
     mounted_close(mounted);
     const int rc = unmount_path(path, false, &err);
     struct progress progress;
     progress_start(&progress, "unmounting", 0);
-    if (rc == 0 && is_known)
-        waited = wait_for(mounted, outcome, pidfd, st.st_dev);
+    if (rc == 0)
+        waited = wait_for(mounted, outcome, pidfd, &others);
     progress_end(&progress);
     if (rc == -EBUSY)
         return report_busy(mounted, outcome);

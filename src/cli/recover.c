@@ -6,6 +6,7 @@
 #include "fuse/mount.h"
 #include "program/place.h"
 #include "program/print.h"
+#include "program/unmount.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
@@ -180,6 +181,7 @@ static enum exit_code find(struct recovery *recovery, const struct args *args, c
                            err.text);
     if (recovery->found.stage == NULL)
         return EXIT_DONE;
+    (void)unmount_wait_for_driver(recovery->found.stage);
     const struct wfs_stage_options options = {
         .path = recovery->found.stage, .boot = boot, .is_found = true};
     code = wfs_stage_open(&options, &recovery->stage, &err);

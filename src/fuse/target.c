@@ -12,6 +12,7 @@
 #include <weightfs/url.h>
 #include "fuse/log.h"
 #include "program/print.h"
+#include "program/unmount.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -146,7 +147,7 @@ static int choose_output(struct target *target, const struct mount_options *opti
     return exit_code != EXIT_DONE ? report(exit_code, &err) : choose_stage(target, options);
 }
 
-int target_init(struct target *target, const struct mount_options *options)
+static int find(struct target *target, const struct mount_options *options)
 {
     struct stat st;
     struct place own = {0};
@@ -169,6 +170,15 @@ int target_init(struct target *target, const struct mount_options *options)
                             : choose_output(target, options, &own);
     place_done(&own);
     return rc;
+}
+
+int target_init(struct target *target, const struct mount_options *options)
+{
+    const int rc = find(target, options);
+    if (rc != 0 || target->stage_path == NULL || !unmount_wait_for_driver(target->stage_path))
+        return rc;
+    target_done(target);
+    return find(target, options);
 }
 
 void target_abandon(struct target *target)

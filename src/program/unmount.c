@@ -5,12 +5,15 @@
  */
 #include "program/unmount.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/control.h>
 #include <weightfs/io.h>
+#include <weightfs/stage.h>
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -19,9 +22,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -123,42 +129,199 @@ bool unmount_is_dead(const char *path)
     return statfs(path, &fs) < 0 && errno == ENOTCONN;
 }
 
-/* Returns where the namespace of a process has the filesystem, malloc'ed, or NULL. */
-static char *place_of(pid_t pid, dev_t device)
+/* ---- other mounts of the filesystem ---- */
+
+/* One line of a list of mounts. */
+struct mount_line {
+    int id;
+    dev_t device;
+    const char *place; /* as the list has it, with octal codes */
+};
+
+/* Calls visit with each mount in the namespace of a process until it returns true. */
+static bool each_mount(pid_t pid, bool (*visit)(void *ctx, const struct mount_line *line),
+                       void *ctx)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
     FILE *file = fopen(path, "re");
     autofree char *line = NULL;
     size_t n_room = 0;
-    char *place = NULL;
-    while (file != NULL && place == NULL && getline(&line, &n_room, file) > 0) {
+    bool is_found = false;
+    while (file != NULL && !is_found && getline(&line, &n_room, file) > 0) {
         unsigned major_number, minor_number;
-        if (sscanf(line, "%*d %*d %u:%u %*s %ms", &major_number, &minor_number, &place) == 3 &&
-            makedev(major_number, minor_number) == device)
-            break;
-        free(place);
-        place = NULL;
+        autofree char *place = NULL;
+        struct mount_line found = {0};
+        if (sscanf(line, "%d %*d %u:%u %*s %ms", &found.id, &major_number, &minor_number, &place) !=
+            4)
+            continue;
+        found.device = makedev(major_number, minor_number);
+        found.place = place;
+        is_found = visit(ctx, &found);
     }
     if (file != NULL)
         fclose(file);
-    return place;
+    return is_found;
 }
 
-bool unmount_is_elsewhere(dev_t device, pid_t *ret_pid, char **ret_place)
+/* Calls it with those of all processes, our own first. Returns the process where it returned true,
+ * or 0. */
+static pid_t each_mount_of_all(bool (*visit)(void *ctx, const struct mount_line *line), void *ctx)
 {
-    char path[64];
+    pid_t pid = getpid();
+    if (each_mount(pid, visit, ctx))
+        return pid;
     DIR *dir = opendir("/proc");
-    *ret_place = place_of(getpid(), device);
-    *ret_pid = getpid();
-    for (const struct dirent *found; dir != NULL && *ret_place == NULL && (found = readdir(dir));) {
-        *ret_pid = (pid_t)strtol(found->d_name, NULL, 10);
-        if (*ret_pid > 0)
-            *ret_place = place_of(*ret_pid, device);
+    bool is_found = false;
+    for (const struct dirent *found; dir != NULL && !is_found && (found = readdir(dir)) != NULL;) {
+        pid = (pid_t)strtol(found->d_name, NULL, 10);
+        is_found = pid > 0 && each_mount(pid, visit, ctx);
     }
     if (dir != NULL)
         closedir(dir);
-    /* The kernel has the connection for as long as the filesystem is mounted anywhere. */
+    return is_found ? pid : 0;
+}
+
+/* The kernel has the connection for as long as the filesystem is mounted anywhere; no other gets
+ * its inode number. */
+static ino_t connection_of(dev_t device)
+{
+    char path[64];
+    struct stat st;
     snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", minor(device));
-    return *ret_place != NULL || access(path, F_OK) == 0;
+    return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+static int mount_id_of(int fd)
+{
+    char path[64], line[128];
+    int id = -1;
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && id < 0 && fgets(line, sizeof(line), file) != NULL)
+        (void)sscanf(line, "mnt_id: %d", &id);
+    if (file != NULL)
+        fclose(file);
+    return id;
+}
+
+static bool has_id(const struct unmount_others *others, int id)
+{
+    for (size_t i = 0; i < others->n_ids; i++) {
+        if (others->ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+struct noting {
+    struct unmount_others *others;
+    int own;
+};
+
+static bool note(void *ctx, const struct mount_line *line)
+{
+    const struct noting *noting = ctx;
+    struct unmount_others *others = noting->others;
+    if (line->device == others->device && line->id != noting->own && !has_id(others, line->id) &&
+        array_reserve(&others->ids, sizeof(*others->ids), others->n_ids, 1, &others->n_room) == 0)
+        others->ids[others->n_ids++] = line->id;
+    return false;
+}
+
+void unmount_others_find(struct unmount_others *others, int fd)
+{
+    struct stat st;
+    struct noting noting = {others, mount_id_of(fd)};
+    *others = (struct unmount_others){0};
+    if (fstat(fd, &st) < 0 || noting.own < 0)
+        return;
+    others->device = st.st_dev;
+    others->connection = connection_of(st.st_dev);
+    (void)each_mount_of_all(note, &noting);
+}
+
+void unmount_others_done(struct unmount_others *others)
+{
+    free(others->ids);
+}
+
+struct search {
+    const struct unmount_others *others;
+    char *place;
+};
+
+static bool is_other(void *ctx, const struct mount_line *line)
+{
+    struct search *search = ctx;
+    if (line->device != search->others->device || !has_id(search->others, line->id))
+        return false;
+    search->place = strdup(line->place);
+    return search->place != NULL;
+}
+
+bool unmount_is_elsewhere(const struct unmount_others *others, pid_t *ret_pid, char **ret_place)
+{
+    struct search search = {.others = others};
+    *ret_pid = others->n_ids == 0 ? 0 : each_mount_of_all(is_other, &search);
+    *ret_place = search.place;
+    return *ret_place != NULL ||
+           (others->connection != 0 && connection_of(others->device) == others->connection);
+}
+
+/* ---- a driver that is ending ---- */
+
+/* Returns whether the process has a connection to the kernel open. */
+static bool has_device(pid_t pid)
+{
+    enum { FUSE_MAJOR = 10, FUSE_MINOR = 229 };
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    bool is_found = dir == NULL; /* that of another user is not known to end */
+    for (const struct dirent *found; !is_found && (found = readdir(dir)) != NULL;)
+        is_found = fstatat(dirfd(dir), found->d_name, &st, 0) == 0 && S_ISCHR(st.st_mode) &&
+                   st.st_rdev == makedev(FUSE_MAJOR, FUSE_MINOR);
+    if (dir != NULL)
+        closedir(dir);
+    return is_found;
+}
+
+/* Returns a handle of the parent of a process when it runs the same program, or -1. */
+static int open_supervisor(pid_t pid)
+{
+    char path[64], names[2][32] = {"", "-"};
+    int parents[2] = {0, 0};
+    pid_t at = pid;
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)at);
+        FILE *file = fopen(path, "re");
+        if (file != NULL) {
+            (void)fscanf(file, "%*d %31s %*c %d", names[i], &parents[i]);
+            fclose(file);
+        }
+        at = parents[i];
+    }
+    return strcmp(names[0], names[1]) == 0 ? (int)syscall(SYS_pidfd_open, parents[0], 0) : -1;
+}
+
+bool unmount_wait_for_driver(const char *stage)
+{
+    enum { N_SERVING = 50 }; /* a driver has its connection for a moment after its mount is gone */
+    static const struct timespec pause = {.tv_nsec = 10000000};
+    pid_t holder = wfs_stage_holder(stage);
+    if (holder == 0)
+        return false;
+    autoclose int supervisor = open_supervisor(holder);
+    for (unsigned n = 0; holder != 0; holder = wfs_stage_holder(stage)) {
+        n = has_device(holder) ? n + 1 : 0;
+        if (n == N_SERVING)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    struct pollfd wanted = {.fd = supervisor, .events = POLLIN};
+    while (supervisor >= 0 && poll(&wanted, 1, -1) < 0 && errno == EINTR)
+        ;
+    return true;
 }

@@ -151,6 +151,12 @@ static long lock_holder(const struct stat *st)
     return holder;
 }
 
+pid_t wfs_stage_holder(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 ? (pid_t)lock_holder(&st) : 0;
+}
+
 static int open_directory(int at_fd, const char *name, struct stat *ret_st)
 {
     autoclose int fd = openat(at_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -268,6 +268,48 @@ def test_a_mount_that_is_elsewhere_is_saved_and_left(mount, folder, sample, wher
     mnt.wait()
 
 
+@pytest.mark.root
+@pytest.mark.usefixtures('alone')
+def test_a_mount_that_gets_the_device_number_is_another_one(mount, background, sample):
+    """The number is free as soon as the driver has closed its device, which may be long before it has ended."""
+    mnt = mount(sample)
+    mnt.process.send_signal(signal.SIGSTOP)
+    with subprocess.Popen([*program.COMMAND, 'umount', mnt.path], stderr=subprocess.PIPE) as running:
+        try:
+            wait_for(lambda: not is_mounted(mnt.path), 'the mount to go')
+            for _ in range(20):
+                if os.stat(background(sample)).st_dev == mnt.device:
+                    break
+            else:
+                pytest.skip('no mount got the number')
+            with pytest.raises(subprocess.TimeoutExpired):
+                running.wait(1.2)
+        finally:
+            mnt.process.send_signal(signal.SIGCONT)
+        assert running.stderr.read() == b'' and running.wait() == 0
+    mnt.wait()
+
+
+@pytest.mark.parametrize('kind', ['output', 'rw'])
+def test_a_mount_waits_for_the_driver_before_it(folder, sample, kind):
+    source, out, point = folder / 'in.safetensors', folder / 'out.safetensors', folder / 'mnt'
+    shutil.copyfile(sample, source)
+    options = ['-o', 'rw' if kind == 'rw' else 'output=%s,overwrite' % out]
+    content = b''
+    for i in range(12):
+        weightfs(source, point, *options)  # makes the mount point, which the driver removes
+        try:
+            assert kind == 'output' or i == 0 or (point / 'temperature').read_bytes() == content
+            content = bytes([i]) * 4
+            (point / 'temperature').write_bytes(content)
+        finally:
+            mounts.force_unmount(point) if i % 2 else program.unmount(point)
+    weightfs('recover', out if kind == 'output' else source)
+    assert st.read(out if kind == 'output' else source).tensors['temperature'][2] == content
+    assert sorted(path.name for path in folder.iterdir()) == sorted({'in.safetensors', out.name if kind == 'output' else source.name,
+                                                                     'encoder.safetensors'})
+
+
 def test_a_lazy_unmount_commits_when_the_last_user_leaves(mount, folder, sample):
     mnt = mount(sample, 'output=%s' % (folder / 'out.safetensors'))
     os.rename(mnt / 'temperature', mnt / 'heat')
