@@ -107,7 +107,8 @@ int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id
     if (array_reserve(&catalog->values.list, sizeof(*catalog->values.list), catalog->values.n, 1,
                       &catalog->values.n_room) < 0)
         return -ENOMEM;
-    catalog->values.list[catalog->values.n++] = (struct catalog_value){name, id, place, false};
+    catalog->values.list[catalog->values.n++] =
+        (struct catalog_value){.name = name, .id = id, .place = place};
     return 0;
 }
 

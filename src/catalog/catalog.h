@@ -64,7 +64,8 @@ struct catalog_value {
     const char *name;
     uint32_t id; /* in the graph */
     uint32_t place;
-    bool is_edited; /* it is new, or is not what was loaded */
+    uint32_t filler; /* what a format with fillers has there, as `like` says; 0: nothing */
+    bool is_edited;  /* it is new, or is not what was loaded */
 };
 
 /* A value of one file of several, which the whole does not show. */
@@ -107,9 +108,9 @@ struct catalog_own {
 
 /* What is asked of an output that is made of the catalog. */
 struct catalog_output {
-    bool is_safe;             /* it must not have names that may run code */
-    bool is_state;            /* its tensors are the state of an optimizer, and not parameters */
-    const char *burn_version; /* that a record is for; NULL: as the metadata state */
+    bool is_safe;               /* it must not have names that may run code */
+    bool is_state;              /* its tensors are the state of an optimizer, and not parameters */
+    const char *reader_version; /* of what is to read a record; NULL: as the metadata state */
 };
 
 /* What is not in the catalog, but beside it, for reports. */

@@ -534,7 +534,9 @@ static int add_value(struct application *all, const struct item *item)
         return code;
     if (catalog_add_value(all->out, item->key, id, was->place) < 0)
         return wfs_fail_memory(all->err);
-    all->out->values.list[all->out->values.n - 1].is_edited = id != was->id;
+    struct catalog_value *added = &all->out->values.list[all->out->values.n - 1];
+    added->filler = was->filler;
+    added->is_edited = id != was->id;
     return 0;
 }
 
@@ -671,6 +673,7 @@ static int fill(struct application *all)
     graph_fork(&all->out->values.graph, &all->to->values.graph, &all->out->arena);
     all->out->format = all->to->format;
     all->out->container = all->to->container;
+    all->out->output = all->to->output;
     return add_kind(all, PATCH_VALUES, add_value);
 }
 

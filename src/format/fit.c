@@ -19,6 +19,7 @@
 #include "format/records/records.h"
 #include "format/set/shard_set.h"
 #include "tensor/tensor.h"
+#include "value/value_leaf.h"
 
 struct fitting {
     struct wfs_catalog *catalog;
@@ -120,6 +121,12 @@ static bool is_number(const struct value *value)
            (value->kind == VALUE_BIG && value->form == FORM_UNSIGNED);
 }
 
+/* Returns whether the output has a filler in the place of the value. */
+static bool is_filled(const struct fitting *fitting, const struct catalog_value *value)
+{
+    return value->filler != 0 && fitting->format->has_fillers && !value->is_edited;
+}
+
 /* Returns whether the output holds the value as it is. A file that gets all objects of a loaded one
  * holds all values; one that is made of tensors holds numbers and what was edited. */
 static bool has_room_for(const struct fitting *fitting, const struct catalog_value *value)
@@ -130,26 +137,18 @@ static bool has_room_for(const struct fitting *fitting, const struct catalog_val
     if (fitting->format->values == WFS_VALUES_NUMBERS)
         return is_number(graph_at(&catalog->values.graph, value->id));
     return value->is_edited || catalog->values.graph.notation == NULL ||
+           is_filled(fitting, value) ||
            (catalog->values.is_object && catalog->values.root != 0 &&
             !fitting->format->has_fillers);
-}
-
-/* Returns whether the value says nothing: null, or a list of such values. */
-static bool is_filler(const struct graph *graph, uint32_t id, unsigned depth)
-{
-    enum { N_DEPTH_MAX = 64 };
-    const struct value *value = graph_at(graph, id);
-    bool is_empty = value->kind == VALUE_NONE || value->kind == VALUE_LIST;
-    for (uint32_t i = 0; value->kind == VALUE_LIST && i < value->n && is_empty; i++)
-        is_empty = depth < N_DEPTH_MAX && is_filler(graph, value_items(value)[i], depth + 1);
-    return is_empty;
 }
 
 /* Returns whether a value fills a place that only files of its own format have. */
 static bool is_needless(const struct fitting *fitting, const struct catalog_value *value)
 {
-    return fitting->catalog->values.graph.notation == NULL && !fitting->format->has_fillers &&
-           !value->is_edited && is_filler(&fitting->catalog->values.graph, value->id, 0);
+    const struct graph *graph = &fitting->catalog->values.graph;
+    return !fitting->format->has_fillers && !value->is_edited &&
+           (value->filler == value->id ||
+            (graph->notation == NULL && value_is_filler(graph, value->id)));
 }
 
 /* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */
@@ -206,9 +205,13 @@ static int fit_values(struct fitting *fitting, struct text_index *names, bool is
     const char *why = reason_of(fitting);
     size_t n_kept = 0;
     for (size_t i = 0; i < catalog->values.n; i++) {
-        const struct catalog_value value = catalog->values.list[i];
+        struct catalog_value value = catalog->values.list[i];
         if (is_needless(fitting, &value))
             continue;
+        if (is_filled(fitting, &value)) {
+            value.id = value.filler;
+            value.place = 0;
+        }
         if (has_room_for(fitting, &value)) {
             catalog->values.list[n_kept++] = value;
             continue;
@@ -367,9 +370,9 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
     struct fitting fitting = {catalog, format, ret, is_set, err};
     cleanup(text_index_done) struct text_index names = {0};
     if (options->burn_version != NULL) {
-        catalog->output.burn_version =
+        catalog->output.reader_version =
             arena_copy(&catalog->arena, options->burn_version, strlen(options->burn_version));
-        if (catalog->output.burn_version == NULL)
+        if (catalog->output.reader_version == NULL)
             return wfs_fail_memory(err);
     }
     int code = tell_backups(&fitting);

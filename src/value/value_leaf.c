@@ -148,6 +148,25 @@ int value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret
     return 1;
 }
 
+static bool is_filler(const struct graph *graph, uint32_t id, unsigned depth)
+{
+    enum { N_DEPTH_MAX = 64 };
+    const struct value *value = graph_at(graph, id);
+    const bool is_map = value->kind == VALUE_DICT;
+    bool is_empty = is_map || value->kind == VALUE_NONE || value->kind == VALUE_LIST;
+    for (uint32_t i = 0; value_has_items(value) && i < value->n && is_empty; i++) {
+        const uint32_t item = value_items(value)[i];
+        is_empty = is_map && i % 2 == 0 ? graph_at(graph, item)->kind == VALUE_TEXT
+                                        : depth < N_DEPTH_MAX && is_filler(graph, item, depth + 1);
+    }
+    return is_empty;
+}
+
+bool value_is_filler(const struct graph *graph, uint32_t id)
+{
+    return is_filler(graph, id, 0);
+}
+
 bool value_is_unicode(const struct value *text)
 {
     uint32_t c;

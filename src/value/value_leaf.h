@@ -18,6 +18,10 @@ size_t value_print_float(double real, char *buf);
 /* Returns an integer of any size in decimal, malloc'ed; NULL when out of memory. */
 char *value_print_integer(const struct value *value);
 
+/* Returns whether the value says nothing: null, or lists of such values, and dicts of them by
+ * texts, as records of Burn have for what is not stored. */
+bool value_is_filler(const struct graph *graph, uint32_t id);
+
 /* Copies a range into malloc'ed memory. Returns 1; 0 when it is large (over a MiB); -EIO, -ENOMEM.
  */
 int value_copy_range(const struct value_bytes *bytes, uint8_t **ret, size_t *ret_n);

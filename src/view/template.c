@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/text_index.h"
+#include "value/value_leaf.h"
 #include "view/pass.h"
 
 /* ---- similar keys ---- */
@@ -390,20 +391,17 @@ int pass_like(struct pass *pass)
 
 /* ---- fillers ---- */
 
-enum { N_DEPTH_MAX = 64 };
+/* The names of a catalog. A value that Python made has no room in a file with fillers, so that it
+ * does not take the place of one. */
+struct taken {
+    struct text_index names;  /* of tensors and of values, and of all that they are in */
+    struct text_index python; /* of such values, by their number */
+};
 
-/* Returns whether there is nothing but structure in the value. */
-static bool is_filler(const struct graph *graph, uint32_t id, unsigned depth)
+static void cleanup_taken(struct taken *taken)
 {
-    const struct value *value = graph_at(graph, id);
-    const bool is_map = value->kind == VALUE_DICT;
-    bool is_empty = is_map || value->kind == VALUE_NONE || value->kind == VALUE_LIST;
-    for (uint32_t i = 0; value_has_items(value) && i < value->n && is_empty; i++) {
-        const uint32_t item = value_items(value)[i];
-        is_empty = is_map && i % 2 == 0 ? graph_at(graph, item)->kind == VALUE_TEXT
-                                        : depth < N_DEPTH_MAX && is_filler(graph, item, depth + 1);
-    }
-    return is_empty;
+    text_index_done(&taken->names);
+    text_index_done(&taken->python);
 }
 
 /* Adds a name and everything that it is in. -ENOMEM. */
@@ -417,41 +415,67 @@ static int add_name(struct text_index *names, const char *name)
     return 0;
 }
 
-/* Adds those of tensors and values, and of all that they are in. -ENOMEM. */
-static int add_names(struct text_index *names, const struct wfs_catalog *catalog)
+static int add_names(struct taken *taken, const struct wfs_catalog *catalog)
 {
+    const bool is_python = catalog->values.graph.notation != NULL;
     int code = 0;
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++)
-        code = add_name(names, catalog->tensors[i].key);
-    for (size_t i = 0; i < catalog->values.n && code == 0; i++)
-        code = add_name(names, catalog->values.list[i].name);
+        code = add_name(&taken->names, catalog->tensors[i].key);
+    for (size_t i = 0; i < catalog->values.n && code == 0; i++) {
+        const char *name = catalog->values.list[i].name;
+        uint32_t number;
+        code = is_python ? text_index_add(&taken->python, name, strlen(name), &number)
+                         : add_name(&taken->names, name);
+    }
     return code;
 }
 
-static int add_filler(struct wfs_catalog *catalog, const struct graph *graph,
-                      const struct catalog_value *value)
+/* Adds what a record has besides tensors, unless something else has its name. -ENOMEM. */
+static int add_filler(struct wfs_catalog *catalog, const struct taken *taken,
+                      const struct graph *graph, const struct catalog_value *value)
 {
-    const char *name = arena_copy(&catalog->arena, value->name, strlen(value->name));
+    const size_t n_name = strlen(value->name);
+    if (text_index_find(&taken->names, value->name, n_name) != TEXT_INDEX_NONE)
+        return 0;
+    const uint32_t python = text_index_find(&taken->python, value->name, n_name);
     const uint32_t id = value_copy(&catalog->values.graph, graph, value->id);
-    return name == NULL || id == 0 ? -1 : catalog_add_value(catalog, name, id, 0);
+    const char *name = arena_copy(&catalog->arena, value->name, n_name);
+    if (id == 0 || name == NULL)
+        return -ENOMEM;
+    if (python == TEXT_INDEX_NONE && catalog_add_value(catalog, name, id, 0) < 0)
+        return -ENOMEM;
+    catalog->values.list[python != TEXT_INDEX_NONE ? python : catalog->values.n - 1].filler = id;
+    return 0;
+}
+
+/* A record is for the Burn that reads the one of `like`. -ENOMEM. */
+static int take_version(struct wfs_catalog *catalog, const struct wfs_catalog *like)
+{
+    const struct wfs_text *text = wfs_catalog_meta(like);
+    while (text != NULL && strcmp(text->name, "version") != 0)
+        text = text->next;
+    if (text == NULL)
+        return 0;
+    catalog->output.reader_version = arena_copy(&catalog->arena, text->value, text->n_bytes);
+    return catalog->output.reader_version == NULL ? -ENOMEM : 0;
 }
 
 int pass_fillers(struct pass *pass)
 {
     const struct wfs_catalog *like = pass->like;
     struct wfs_catalog *catalog = pass->catalog;
-    cleanup(text_index_done) struct text_index names = {0};
+    cleanup(cleanup_taken) struct taken taken = {0};
     if (like == NULL || like->format == NULL || !like->format->has_fillers)
         return 0;
     if (catalog->values.graph.arena == NULL)
         catalog->values.graph.arena = &catalog->arena;
-    int code = add_names(&names, catalog);
+    int code = take_version(catalog, like);
+    if (code == 0)
+        code = add_names(&taken, catalog);
     for (size_t i = 0; i < like->values.n && code == 0; i++) {
         const struct catalog_value *value = &like->values.list[i];
-        const bool is_taken =
-            text_index_find(&names, value->name, strlen(value->name)) != TEXT_INDEX_NONE;
-        if (!is_taken && is_filler(&like->values.graph, value->id, 0))
-            code = add_filler(catalog, &like->values.graph, value);
+        if (value_is_filler(&like->values.graph, value->id))
+            code = add_filler(catalog, &taken, &like->values.graph, value);
     }
     return code < 0 ? wfs_fail_memory(pass->err) : 0;
 }

@@ -136,11 +136,16 @@ def _read(data, at):
     return plain(n, at, bytes.decode) if mark <= 0xdb else several(n, at) if mark <= 0xdd else mapping(n, at)
 
 
-def read(path):
-    """{key: (dtype, shape, bytes)} of the parameters of a record."""
+def load(path):
+    """The record as dicts and lists."""
     value, end = _read(path.read_bytes(), 0)
     assert end == path.stat().st_size
-    found, left = {}, [((), value['item'])]
+    return value
+
+
+def read(path):
+    """{key: (dtype, shape, bytes)} of the parameters of a record."""
+    found, left = {}, [((), load(path)['item'])]
     while left:
         names, value = left.pop()
         if isinstance(value, dict) and set(value) == {'id', 'param'}:

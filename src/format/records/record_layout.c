@@ -427,6 +427,11 @@ static int put_tensor(struct plan *plan, const struct wfs_tensor *tensor)
 
 /* ---- the tree ---- */
 
+static bool is_named(const struct outline_node *node, const char *name)
+{
+    return node->n_name == strlen(name) && memcmp(node->name, name, node->n_name) == 0;
+}
+
 static int put_value(struct plan *plan, const struct outline_node *node)
 {
     const int code = spell(&plan->out, &plan->catalog->values.graph, node->value, 0);
@@ -467,24 +472,61 @@ static int put_node(struct plan *plan, uint32_t id)
  * Up to Burn 0.20, a convolution of two or more dimensions has lists of nulls for its constants,
  * and does not load without them.
  */
-static int check_arrays(const struct plan *plan)
+static int check_convolution(const struct plan *plan, const struct outline_node *weight)
 {
     const struct record_outline *outline = &plan->outline;
-    for (uint32_t id = 1; plan->minor < MINOR_BOOL && id < outline->n_nodes; id++) {
-        const struct outline_node *node = &outline->nodes[id];
-        if (node->tensor == NULL || node->tensor->shape.rank < RANK_WITH_ARRAYS ||
-            node->n_name != 6 || memcmp(node->name, "weight", 6) != 0)
+    if (plan->minor >= MINOR_BOOL || weight->tensor->shape.rank < RANK_WITH_ARRAYS)
+        return 0;
+    const uint32_t stride = record_outline_child(outline, weight->parent, "stride", 6);
+    const uint32_t value = stride == 0 ? 0 : outline->nodes[stride].value;
+    return value != 0 && graph_at(&plan->catalog->values.graph, value)->kind == VALUE_LIST
+               ? 0
+               : wfs_fail(plan->err, EINVAL,
+                          "tensor '%s' is the weight of a convolution, which in Burn 0.%u has "
+                          "constants beside it that only a record has: use like with such a "
+                          "record, or burn_version 0.21",
+                          wfs_quote(weight->tensor->key).text, plan->minor);
+}
+
+/* Newer recurrent modules have their activations as enums, and do not load without them. */
+static int check_recurrent(const struct plan *plan, const struct outline_node *weight)
+{
+    static const struct {
+        const char *gate, *module, *constant;
+        unsigned since;
+    } modules[] = {{"cell_gate", "Lstm", "cell_activation", 20},
+                   {"reset_gate", "Gru", "gate_activation", 21},
+                   {"gate", "Rnn", "hidden_activation", 21}};
+    const struct outline_node *nodes = plan->outline.nodes, *transform = &nodes[weight->parent],
+                              *gate = &nodes[transform->parent];
+    for (size_t i = 0; i < sizeof(modules) / sizeof(*modules); i++) {
+        if (plan->minor < modules[i].since || !is_named(transform, "hidden_transform") ||
+            !is_named(gate, modules[i].gate) ||
+            record_outline_child(&plan->outline, gate->parent, modules[i].constant,
+                                 strlen(modules[i].constant)) != 0)
             continue;
-        const uint32_t stride = record_outline_child(outline, node->parent, "stride", 6);
-        const uint32_t value = stride == 0 ? 0 : outline->nodes[stride].value;
-        if (value == 0 || graph_at(&plan->catalog->values.graph, value)->kind != VALUE_LIST)
-            return wfs_fail(plan->err, EINVAL,
-                            "tensor '%s' is the weight of a convolution, which in Burn 0.%u "
-                            "has constants beside it that only a record has: use like with such a "
-                            "record, or burn_version 0.21",
-                            wfs_quote(node->tensor->key).text, plan->minor);
+        return wfs_fail(plan->err, EINVAL,
+                        "tensor '%s' is part of the module %s, which in Burn 0.%u has activations "
+                        "that only a record has: use like with such a record, or burn_version "
+                        "0.%u",
+                        wfs_quote(weight->tensor->key).text, modules[i].module, plan->minor,
+                        modules[i].since - 1);
     }
     return 0;
+}
+
+/* Checks that constants without which Burn refuses a module of its own exist. */
+static int check_constants(const struct plan *plan)
+{
+    int code = 0;
+    for (uint32_t id = 1; code == 0 && id < plan->outline.n_nodes; id++) {
+        const struct outline_node *node = &plan->outline.nodes[id];
+        if (node->tensor == NULL || !is_named(node, "weight"))
+            continue;
+        code = check_convolution(plan, node);
+        code = code < 0 ? code : check_recurrent(plan, node);
+    }
+    return code;
 }
 
 /* A Burnpack of an optimizer that has something else too, or lacks ranks, keeps its names. */
@@ -548,8 +590,8 @@ static const char *format_of(struct plan *plan, const char *loaded, const char *
 /* The version that was asked for, with three parts as Burn's own; NULL: the metadata have none. */
 static const char *version_of(struct plan *plan)
 {
-    const char *version = plan->catalog->output.burn_version;
-    if (version == NULL)
+    const char *version = plan->catalog->output.reader_version;
+    if (version == NULL || record_version_minor(version) == 0)
         return text_of(plan->catalog->meta.first, "version");
     return strchr(version + 2, '.') != NULL ? version
                                             : arena_print(&plan->layout->arena, "%s.0", version);
@@ -655,7 +697,7 @@ static int run(struct plan *plan)
     if (code == 0)
         code = record_outline_make(&plan->outline, plan->catalog, plan->is_record, plan->err);
     if (code == 0)
-        code = check_arrays(plan);
+        code = check_constants(plan);
     return code < 0 ? code : put_record(plan);
 }
 

@@ -156,10 +156,8 @@ def test_like_gives_ids_and_constants(folder):
     content = convert(folder / 'in.safetensors', folder / 'out.mpk', '--like', put(folder, like, name='like.mpk'))
     assert content == expected_of({
         'conv': {'weight': param(5, tensor(f32(1, 2, 3, 4), [1, 1, 2, 2])), 'bias': None, 'stride': [None, None], 'groups': None},
-        'gate': {'Tanh': None}, 'act': None})
+        'gate': {'Tanh': None}, 'act': None}, '0.18.0')
     convert(folder / 'in.safetensors', folder / 'out.mpk', '--burn-version=0.21')
-    lines = weightfs('convert', '--like', folder / 'like.mpk', folder / 'in.safetensors', folder / 'other.safetensors').stdout
-    assert 'no place' not in lines or "'gate'" in lines
 
 
 @pytest.mark.parametrize('tensors, words', [

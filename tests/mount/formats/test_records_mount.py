@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from wfs_testlib import burnpack, golden_records as golden, mpk, paths
+from wfs_testlib import burnpack, golden_records as golden, mpk, paths, pth, pth_read
 from wfs_testlib.mpk import f32, metadata, pack, param, record, tensor, values
 from wfs_testlib.program import EXIT_COMMIT, EXIT_USAGE, weightfs
 
@@ -157,3 +157,17 @@ def test_options_that_do_not_fit_a_record_are_refused(folder, name, options, wor
     (folder / 'mnt').mkdir()
     assert words in weightfs(folder / name, folder / 'mnt', '-f', '-o', ','.join(options), code=EXIT_USAGE, cwd=folder).error
     assert (folder / name).read_bytes() == content
+
+
+def test_a_commit_has_the_constants_of_like(mount, folder):
+    like = {'conv': {'weight': param(5, tensor(bytes(16), [1, 1, 2, 2])), 'stride': [None, None]}, 'act': {'Tanh': None}}
+    (folder / 'like.mpk').write_bytes(pack(record(like)))
+    conv = pth.tensor(size=(1, 1, 2, 2), stride=(4, 4, 2, 1))
+    (folder / 'in.pth').write_bytes(pth.checkpoint(pth.dictionary(**{'conv.weight': conv})))
+    mnt = mount(folder / 'in.pth', 'like=%s' % (folder / 'like.mpk'), 'output=%s' % (folder / 'out.mpk'))
+    (mnt / 'conv/weight').write_bytes(f32(1, 2, 3, 4))
+    mnt.commit()
+    like['conv']['weight'] = param(5, tensor(f32(1, 2, 3, 4), [1, 1, 2, 2]))
+    assert (folder / 'out.mpk').read_bytes() == pack(record(like))
+    assert (mnt / '.weightfs/out/model.mpk').read_bytes() == pack(record(like))
+    assert list(pth_read.load(mnt / '.weightfs/out/model.pth')) == ['conv.weight']
