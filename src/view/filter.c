@@ -63,7 +63,23 @@ int pass_filter_one(const struct pass *pass, const struct item *item, const char
     return is_hidden < 0 ? is_hidden : is_shown && !is_hidden;
 }
 
-/* The same for an item: an attribute that no filter matches is shown if its tensor is. */
+int pass_filter_value(const struct pass *pass, const char *name)
+{
+    bool is_shown = !has_positive(pass->view), is_hidden = false;
+    for (const struct rule *rule = pass->view->rules; rule != NULL; rule = rule->next) {
+        if (rule->kind != RULE_INCLUDE && rule->kind != RULE_KEY && rule->kind != RULE_EXCLUDE)
+            continue;
+        const int code = match(pass, rule, &(struct wfs_tensor){.key = name}, NULL);
+        if (code < 0)
+            return code;
+        is_shown = is_shown || (code > 0 && rule->kind != RULE_EXCLUDE);
+        is_hidden = is_hidden || (code > 0 && rule->kind == RULE_EXCLUDE);
+    }
+    return is_shown && !is_hidden;
+}
+
+/* The same as pass_filter_one for an item: an attribute that no filter matches is shown if its
+ * tensor is. */
 static int filter(const struct pass *pass, const struct item *item)
 {
     const struct item *base = pass_base(pass, item);

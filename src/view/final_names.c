@@ -3,8 +3,9 @@
  * Keys that became one: an error, or a number after all but the first. Numbers are given when all
  * final keys are known, so that none of them takes a key that a later tensor has.
  *
- * Then names of values next to tensors. Rules apply to keys of tensors; if those of all tensors in
- * a container get another prefix, its values get it too, so that the container stays in one piece.
+ * Then names of values next to tensors. Rules apply to keys of tensors; a value goes where the
+ * tensors go that have the longest prefix with it: it gets their new prefix, if it is one, and is
+ * hidden with them, if the filters hide its name as well. Else it stays.
  */
 #include <weightfs/cleanup.h>
 
@@ -133,20 +134,37 @@ int pass_collisions(struct pass *pass)
 
 /* ---- values ---- */
 
-/* The name of a place after the renames of all tensors in it. */
+/* Where the tensors went that are below a prefix of the name of a value. */
 struct wish {
-    const char *to; /* n_to bytes of this; NULL: no tensor is in it */
+    const char *to; /* n_to bytes of this are what the prefix became; NULL: no tensor is below */
     size_t n_to;
-    bool is_split;  /* the tensors do not agree */
-    bool had_any;   /* a tensor was in it before the filters */
-    bool keeps_any; /* a tensor has stayed in it */
+    bool is_split;  /* they do not agree */
+    bool shows_any; /* filters show one */
+    bool keeps_any; /* and one of those has still the prefix */
 };
 
-/* Values whose tensors have gone. */
-struct left {
-    const char *first;
-    size_t n;
+struct wishes {
+    struct text_index prefixes;
+    struct wish *of; /* malloc'ed, by prefix */
 };
+
+static void cleanup_wishes(struct wishes *wishes)
+{
+    text_index_done(&wishes->prefixes);
+    free(wishes->of);
+}
+
+/* Values whose tensors have gone, and names that are taken. */
+struct following {
+    struct text_index seen;
+    const char *first; /* of the values that are left behind */
+    size_t n_left;
+};
+
+static void cleanup_following(struct following *following)
+{
+    text_index_done(&following->seen);
+}
 
 static bool is_any_gone(const struct pass *pass)
 {
@@ -158,138 +176,172 @@ static bool is_any_gone(const struct pass *pass)
     return false;
 }
 
-/* Notes in which containers the tensor was, and in which of them it still is. */
-static void note_stay(const struct wfs_catalog *catalog, struct wish wishes[],
-                      const struct item *item)
+/* Returns the bytes before the last dot among the first n; 0: there is none. */
+static size_t cut_segment(const char *name, size_t n)
 {
-    const struct catalog_place *leaf = &catalog->values.places[item->tensor.place];
-    const size_t n_key = strlen(item->cut_key);
-    for (uint32_t i = item->tensor.place; i != 0; i = catalog->values.places[i].parent) {
-        const size_t n_rest = leaf->n_name - catalog->values.places[i].n_name;
-        const size_t n_front = n_key > n_rest ? n_key - n_rest : 0;
-        wishes[i].had_any = true;
-        if (item_is_shown(item) && strncmp(item->tensor.key, item->cut_key, n_front) == 0 &&
-            (n_front == 0 || item->tensor.key[n_front] == '.'))
-            wishes[i].keeps_any = true;
+    while (n > 0 && name[--n] != '.')
+        ;
+    return n;
+}
+
+static int collect_prefixes(const struct wfs_catalog *catalog, struct wishes *wishes)
+{
+    for (size_t i = 0; i < catalog->values.n; i++) {
+        const char *name = catalog->values.list[i].name;
+        uint32_t id;
+        for (size_t n = cut_segment(name, strlen(name)); n > 0; n = cut_segment(name, n)) {
+            const uint32_t n_before = wishes->prefixes.n_texts;
+            if (text_index_add(&wishes->prefixes, name, n, &id) < 0)
+                return -ENOMEM;
+            if (id != n_before)
+                break; /* its own prefixes are known */
+        }
+    }
+    wishes->of = calloc(wishes->prefixes.n_texts + 1, sizeof(*wishes->of));
+    return wishes->of == NULL ? -ENOMEM : 0;
+}
+
+/* Counts a tensor that was called PREFIX + rest, by what precedes the rest in its key now. */
+static void vote(struct wish *wish, const char *key, const char *rest)
+{
+    const size_t n_key = strlen(key), n_rest = strlen(rest);
+    const bool is_top = rest[0] == '.' && strcmp(key, rest + 1) == 0;
+    const bool fits = is_top || (n_key > n_rest && strcmp(key + n_key - n_rest, rest) == 0);
+    const size_t n_to = fits && !is_top ? n_key - n_rest : 0;
+    wish->is_split = wish->is_split || !fits ||
+                     (wish->to != NULL && (wish->n_to != n_to || memcmp(wish->to, key, n_to) != 0));
+    wish->to = key;
+    wish->n_to = n_to;
+}
+
+static void cast_votes(const struct wishes *wishes, const struct item *item)
+{
+    const char *old = item->cut_key, *key = item->tensor.key;
+    for (size_t n = strlen(old); n > 0; n = cut_segment(old, n)) {
+        const uint32_t id = text_index_find(&wishes->prefixes, old, n);
+        if (id == TEXT_INDEX_NONE)
+            continue;
+        struct wish *wish = &wishes->of[id];
+        vote(wish, key, old + n);
+        wish->shows_any = wish->shows_any || item_is_shown(item);
+        if (item_is_shown(item) && strncmp(key, old, n) == 0 && (key[n] == '.' || key[n] == '\0'))
+            wish->keeps_any = true;
     }
 }
 
-/* Returns true if the innermost container of the value that had tensors has none of them now. */
-static bool is_left(const struct wfs_catalog *catalog, const struct wish wishes[],
-                    const struct catalog_value *value)
+/* Returns the longest prefix of the name that has tensors below it, and its bytes; NULL: none. */
+static const struct wish *find_wish(const struct wishes *wishes, const char *name, size_t *ret_n)
 {
-    uint32_t i = value->place == 0 ? 0 : catalog->values.places[value->place].parent;
-    if (i == 0 || catalog_tensor_around(catalog, value->place) != 0 ||
-        catalog_is_attribute(catalog, value->place))
-        return false; /* those follow the tensors */
-    while (i != 0 && !wishes[i].had_any)
-        i = catalog->values.places[i].parent;
-    return i != 0 && catalog->values.places[i].n_name > 0 && !wishes[i].keeps_any;
-}
-
-static void vote(const struct wfs_catalog *catalog, struct wish wishes[],
-                 const struct wfs_tensor *tensor)
-{
-    const struct catalog_place *leaf = &catalog->values.places[tensor->place];
-    const size_t n_key = strlen(tensor->key);
-    for (uint32_t i = tensor->place; i != 0; i = catalog->values.places[i].parent) {
-        const struct catalog_place *place = &catalog->values.places[i];
-        const size_t n_rest = leaf->n_name - place->n_name;
-        struct wish *wish = &wishes[i];
-        const bool fits = n_key > n_rest && memcmp(tensor->key + n_key - n_rest,
-                                                   leaf->name + place->n_name, n_rest) == 0;
-        const size_t n_to = fits ? n_key - n_rest : 0;
-        wish->is_split =
-            wish->is_split || !fits ||
-            (wish->to != NULL && (wish->n_to != n_to || memcmp(wish->to, tensor->key, n_to) != 0));
-        wish->to = tensor->key;
-        wish->n_to = n_to;
+    for (size_t n = cut_segment(name, strlen(name)); n > 0; n = cut_segment(name, n)) {
+        const struct wish *wish = &wishes->of[text_index_find(&wishes->prefixes, name, n)];
+        *ret_n = n;
+        if (wish->to != NULL)
+            return wish;
     }
+    return NULL;
 }
 
-/* Writes the name of the value after its innermost container that has a tensor; NULL: as it is.
- * -ENOMEM. */
-static int follow(struct wfs_catalog *catalog, const struct wish wishes[],
+/* Returns whether the value is an attribute of a tensor, or of the container of tensors. */
+static bool is_of_tensor(const struct wfs_catalog *catalog, const struct catalog_value *value)
+{
+    return value->place != 0 && (catalog_tensor_around(catalog, value->place) != 0 ||
+                                 catalog_is_attribute(catalog, value->place));
+}
+
+/* Makes the name with what its first n bytes have become. -ENOMEM. */
+static int follow(struct wfs_catalog *catalog, const struct wish *wish, const char *name, size_t n,
+                  const char **ret)
+{
+    const bool is_top = wish->n_to == 0;
+    *ret = wish->is_split ? name
+                          : arena_print(&catalog->arena, "%.*s%s", (int)wish->n_to, wish->to,
+                                        name + n + is_top);
+    return *ret == NULL ? -ENOMEM : 0;
+}
+
+/* Finds what becomes of a value: its name; NULL: the filters hide it. */
+static int settle(const struct pass *pass, const struct wishes *wishes, struct following *following,
                   const struct catalog_value *value, const char **ret)
 {
-    const struct catalog_place *place = &catalog->values.places[value->place];
-    uint32_t i = place->parent;
-    while (i != 0 && wishes[i].to == NULL)
-        i = catalog->values.places[i].parent;
-    *ret = NULL;
-    if (i == 0 || catalog->values.places[i].n_name == 0 || wishes[i].is_split)
+    struct wfs_catalog *catalog = pass->catalog;
+    size_t n;
+    const struct wish *wish = find_wish(wishes, value->name, &n);
+    const char *name;
+    *ret = value->name;
+    if (wish == NULL)
         return 0;
-    const size_t n_rest = place->n_name - catalog->values.places[i].n_name;
-    char *name = arena_chars(&catalog->arena, wishes[i].n_to + n_rest + 1);
-    if (name == NULL)
-        return -ENOMEM;
-    memcpy(name, wishes[i].to, wishes[i].n_to);
-    memcpy(name + wishes[i].n_to, place->name + catalog->values.places[i].n_name, n_rest);
-    name[wishes[i].n_to + n_rest] = '\0';
-    *ret = strcmp(name, value->name) == 0 ? NULL : name;
+    int code = follow(catalog, wish, value->name, n, &name);
+    if (code == 0 && !wish->shows_any)
+        code = pass_filter_value(pass, name);
+    if (code < 0)
+        return code;
+    if (!wish->shows_any && code == 0) {
+        report_add(pass->report, REPORT_SKIPPED, name, NULL);
+        *ret = NULL;
+        return 0;
+    }
+    uint32_t id;
+    const uint32_t n_before = following->seen.n_texts;
+    const bool moves = wish->shows_any && strcmp(name, value->name) != 0;
+    if (moves && text_index_add(&following->seen, name, strlen(name), &id) < 0)
+        return wfs_fail_memory(pass->err);
+    if (following->seen.n_texts > n_before)
+        *ret = name;
+    else if ((moves || !wish->keeps_any) && !is_of_tensor(catalog, value) &&
+             following->n_left++ == 0)
+        following->first = value->name;
     return 0;
 }
 
-/* Skips names that a tensor has, or another value has or had. */
-static int rename_values(const struct pass *pass, const struct wish wishes[],
-                         struct text_index *seen, struct left *left)
+/* Notes the keys of tensors and the names of values, which no value may get. */
+static int collect_seen(const struct pass *pass, struct following *following)
 {
-    struct wfs_catalog *catalog = pass->catalog;
+    const struct wfs_catalog *catalog = pass->catalog;
     uint32_t id;
     int code = 0;
     for_items(item, pass)
     {
         if (code == 0)
-            code = text_index_add(seen, item->tensor.key, strlen(item->tensor.key), &id);
+            code =
+                text_index_add(&following->seen, item->tensor.key, strlen(item->tensor.key), &id);
     }
     for (size_t i = 0; i < catalog->values.n && code == 0; i++)
-        code = text_index_add(seen, catalog->values.list[i].name,
+        code = text_index_add(&following->seen, catalog->values.list[i].name,
                               strlen(catalog->values.list[i].name), &id);
-    for (size_t i = 0; i < catalog->values.n && code == 0; i++) {
-        const uint32_t n_before = seen->n_texts;
-        const char *name = NULL;
-        if (catalog->values.list[i].place != 0)
-            code = follow(catalog, wishes, &catalog->values.list[i], &name);
-        if (code == 0 && name != NULL)
-            code = text_index_add(seen, name, strlen(name), &id);
-        if (code == 0 && seen->n_texts > n_before)
-            catalog->values.list[i].name = name;
-        else if (code == 0 && is_left(catalog, wishes, &catalog->values.list[i]) && left->n++ == 0)
-            left->first = catalog->values.list[i].name;
-    }
     return code;
-}
-
-static int warn_of_left(const struct pass *pass, const struct left *left)
-{
-    return left->n == 0 ? 0
-                        : pass_warn(pass, left->first,
-                                    "the tensors beside this value%s are renamed or hidden; rules "
-                                    "are for tensors only",
-                                    pass_more(left->n).text);
 }
 
 int pass_value_names(struct pass *pass)
 {
-    struct wfs_catalog *catalog = pass->catalog;
-    if (catalog->values.n == 0 || catalog->values.n_places == 0 || !is_any_gone(pass))
+    struct catalog_values *values = &pass->catalog->values;
+    cleanup(cleanup_wishes) struct wishes wishes = {0};
+    cleanup(cleanup_following) struct following following = {0};
+    if (values->n == 0 || !is_any_gone(pass))
         return 0;
-    autofree struct wish *wishes = calloc((size_t)catalog->values.n_places + 1, sizeof(*wishes));
-    if (wishes == NULL)
+    if (collect_prefixes(pass->catalog, &wishes) < 0 || collect_seen(pass, &following) < 0)
         return wfs_fail_memory(pass->err);
-    for_items(item, pass)
-    {
-        if (item->tensor.place != 0)
-            vote(catalog, wishes, &item->tensor);
-    }
     for (size_t i = 0; i < pass->report->n_items; i++) {
         const struct item *item = &pass->report->items[i];
-        if (item->tensor.place != 0 && (item_is_shown(item) || item->drop == DROP_FILTER))
-            note_stay(catalog, wishes, item);
+        if (item_is_shown(item) || item->drop == DROP_FILTER)
+            cast_votes(&wishes, item);
     }
-    struct text_index seen = {0};
-    struct left left = {0};
-    const int code = rename_values(pass, wishes, &seen, &left);
-    text_index_done(&seen);
-    return code < 0 ? wfs_fail_memory(pass->err) : warn_of_left(pass, &left);
+    size_t n_kept = 0;
+    for (size_t i = 0; i < values->n; i++) {
+        struct catalog_value *value = &values->list[i];
+        const char *name;
+        const int code = settle(pass, &wishes, &following, value, &name);
+        if (code < 0)
+            return code == -ENOMEM ? wfs_fail_memory(pass->err) : code;
+        if (name == NULL)
+            continue;
+        values->list[n_kept] = *value;
+        values->list[n_kept++].name = name;
+    }
+    values->n = n_kept;
+    report_sort(pass->report, REPORT_SKIPPED);
+    return following.n_left == 0
+               ? 0
+               : pass_warn(pass, following.first,
+                           "the tensors beside this value%s are renamed or hidden, and it stays",
+                           pass_more(following.n_left).text);
 }

@@ -75,6 +75,9 @@ bool pass_is_variant(const char *segment, size_t n);
 /* Returns 1 or 0: whether the filters show a tensor that has this key; or a negative errno. */
 int pass_filter_one(const struct pass *pass, const struct item *item, const char *key);
 
+/* The same for the name of a value, which no `where` matches. */
+int pass_filter_value(const struct pass *pass, const char *name);
+
 /* Returns the tensor that this one is an attribute of; NULL: none. */
 const struct item *pass_base(const struct pass *pass, const struct item *item);
 

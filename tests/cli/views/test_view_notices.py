@@ -109,8 +109,7 @@ def checkpoint(path):
 
 
 LEFT = {
-    'hidden': ['--exclude', '^opt'],
-    'hidden by another': ['--include', '^model'],
+    'tensors hidden by their own keys': ['--exclude', r'^opt\.[mv]$'],
     'in two places': ['--remap', r'^opt\.m=>x.m', '--remap', r'^opt\.v=>y.v'],
     'one hidden, one renamed': ['--exclude', r'^opt\.m', '--remap', r'^opt\.v=>v'],
 }
@@ -128,6 +127,54 @@ def test_values_that_lose_their_tensors_are_said(tmp_path, row):
                                      ['--top-level-key', 'opt'], ['--top-level-key', 'opt', '--exclude', 'm']])
 def test_values_that_keep_a_tensor_are_not(tmp_path, options):
     weightfs('ls', '--strict', *options, checkpoint(tmp_path / 'in.pth'))
+
+
+# What becomes of the values, whether they are items of dicts in dicts or have dots in their keys.
+GOES = {
+    'hidden with their tensors': (['--exclude', '^opt'], {'epoch', 'model.tag'}),
+    'hidden as not included': (['--include', '^model'], {'epoch', 'model.tag'}),
+    'hidden by a condition': (['--where', 'key=~^model'], {'epoch', 'model.tag'}),
+    'hidden by the new name': (['--remap', '^opt=>o', '--exclude', '^o[.]'], {'epoch', 'model.tag'}),
+    'hidden with an inner dict': (['--exclude', r'^opt\.sub'], {'epoch', 'opt.lr', 'model.tag'}),
+    'renamed': (['--rename', 'opt', 'o'], {'epoch', 'o.lr', 'o.sub.n', 'model.tag'}),
+    'renamed deeper': (['--remap', '^opt=>a.b'], {'epoch', 'a.b.lr', 'a.b.sub.n', 'model.tag'}),
+    'an inner dict renamed': (['--rename', 'opt.sub', 'k'], {'epoch', 'opt.lr', 'k.n', 'model.tag'}),
+    'without the prefix': (['--remap', r's/^opt\.//'], {'epoch', 'lr', 'sub.n', 'model.tag'}),
+    'renamed and partly hidden': (['--rename', 'opt', 'o', '--exclude', 'm$'], {'epoch', 'o.lr', 'o.sub.n', 'model.tag'}),
+    'only some renamed': (['--rename', 'opt.m', 'opt.q'], {'epoch', 'opt.lr', 'opt.sub.n', 'model.tag'}),
+}
+
+
+def written_values(path, is_flat):
+    items = {'epoch': pth.number(3), 'opt.m': pth.tensor(), 'opt.lr': pth.number(7), 'opt.sub.v': pth.tensor(pth.storage('1')), 'opt.sub.n': pth.text('n'),
+             'model.w': pth.tensor(pth.storage('2')), 'model.tag': pth.text('t')}
+    inner = pth.dictionary(m=items['opt.m'], lr=items['opt.lr'], sub=pth.dictionary(v=items['opt.sub.v'], n=items['opt.sub.n']))
+    tree = pth.dictionary(epoch=items['epoch'], opt=inner, model=pth.dictionary(w=items['model.w'], tag=items['model.tag']))
+    flat = pth.pairs(*((pth.text(key), value) for key, value in items.items()))
+    path.write_bytes(pth.checkpoint(flat if is_flat else tree, r0=bytes(16), r1=bytes(16), r2=bytes(16)))
+    return path
+
+
+@pytest.mark.parametrize('is_flat', [False, True])
+@pytest.mark.parametrize('row', GOES)
+def test_values_go_where_their_tensors_go(tmp_path, row, is_flat):
+    options, names = GOES[row]
+    path = written_values(tmp_path / 'in.pth', is_flat)
+    weightfs('convert', '--strict', *options, path, tmp_path / 'out.pth')
+    weightfs('edit', '--strict', *options, path, tmp_path / 'edited.pth')
+    weightfs('extract', '--strict', *options, path, '-d', tmp_path / 'tree')
+    weightfs('patch', 'make', path, tmp_path / 'out.pth', tmp_path / 'p.wfspatch')
+    weightfs('patch', 'apply', tmp_path / 'p.wfspatch', path, tmp_path / 'patched.pth')
+    for made in ('out.pth', 'edited.pth', 'patched.pth'):
+        assert set(json.loads(weightfs('config', tmp_path / made).stdout)) == names
+    weightfs('diff', '--all', tmp_path / 'out.pth', tmp_path / 'patched.pth')
+    files = {str(file.relative_to(tmp_path / 'tree')) for file in (tmp_path / 'tree').rglob('*.json')}
+    assert files == {name.replace('.', '/') + '.json' for name in names}
+
+
+def test_hidden_values_are_in_the_report(tmp_path):
+    path = written_values(tmp_path / 'in.pth', False)
+    assert json.loads(weightfs('plan', '--json', '--exclude', '^opt', path).stdout)['skipped'] == ['opt.lr', 'opt.m', 'opt.sub.n', 'opt.sub.v']
 
 
 def test_guesses_refer_to_what_exists(tmp_path):

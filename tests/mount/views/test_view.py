@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from wfs_testlib import shared, st
+from wfs_testlib import pth, pth_read, shared, st
 
 N_ROWS, N_COLUMNS = 500, 700
 
@@ -127,3 +127,14 @@ def test_codes_name_their_scales_in_their_statistics_and_a_cast_of_all_leaves_bo
     assert stats['max'] < 1 and stats['scale'] == 'x.weight_scale_inv'
     assert 'scale' not in json.loads(os.getxattr(mnt / 'norm/weight', 'user.weightfs.stats'))
     assert 'a cast does not apply scales' in (mnt / '.weightfs/report.txt').read_text()
+
+
+def test_values_go_where_the_tensors_beside_them_go(mount, folder):
+    path, output = folder / 'in.pth', folder / 'out.pth'
+    path.write_bytes(pth.checkpoint(pth.dictionary(
+        epoch=pth.number(3), opt=pth.dictionary(m=pth.tensor(), lr=pth.number(7)), ema=pth.dictionary(w=pth.tensor(pth.storage('1')), n=pth.number(8)),
+        model=pth.dictionary(w=pth.tensor(pth.storage('2')))), r0=bytes(16), r1=bytes(16), r2=bytes(16)))
+    mnt = mount(path, 'exclude=^opt', 'rename=ema:avg', 'output=%s' % output)
+    assert sorted(str(file.relative_to(mnt.path)) for file in mnt.path.rglob('*') if file.is_file()) == ['avg/n.json', 'avg/w', 'epoch.json', 'model/w']
+    mnt.commit()
+    assert sorted(pth_read.load(output)) == ['avg', 'epoch', 'model']
