@@ -13,11 +13,15 @@
 /* Returns true for a text that begins like http://, https://, s3:// or hf://. */
 bool url_is(const char *text);
 
-/* The same for any other scheme, of which nothing is read. */
-bool url_is_any(const char *text);
+/*
+ * Returns where in a text a URL begins that may have a secret in it, or NULL: one of any scheme,
+ * and one of these four whose slashes are missing, also behind a blank, a quote or an option's
+ * name.
+ */
+const char *url_find(const char *text);
 
 /*
- * Returns what may be shown of a URL of any scheme: it without the user before the host, and but
+ * Returns what may be shown of what url_find finds: it without the user before the host, and but
  * for s3 and hf without query and fragment, in which passwords and signatures are. malloc'ed; NULL:
  * out of memory.
  */

@@ -7,6 +7,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
+#include <weightfs/url.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -73,10 +74,9 @@ int output_check_room(int fd, uint64_t n_bytes, struct wfs_error *err)
 
 int output_fail_directory(const char *path, int code, struct wfs_error *err)
 {
-    return wfs_fail(err, code, "cannot open the directory of the output: %s%s", strerror(code),
-                    code == ENOENT && strstr(path, "://") != NULL
-                        ? "; an output is a local file, not a URL"
-                        : "");
+    return wfs_fail(
+        err, code, "cannot open the directory of the output: %s%s", strerror(code),
+        code == ENOENT && url_find(path) != NULL ? "; an output is a local file, not a URL" : "");
 }
 
 int wfs_output_check(const char *path, const struct wfs_save_options *options, uint64_t n_bytes,

@@ -7,6 +7,7 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/interruption.h>
 #include <weightfs/io.h>
+#include <weightfs/url.h>
 
 #include <ctype.h>
 #include <errno.h>
@@ -205,18 +206,20 @@ int source_open_beneath(int directory, const char *relative, const char *shown, 
 /* Returns why a path cannot be opened, where it looks like a URL. */
 static const char *explain(const char *path, int code)
 {
-    static const char *const schemes[] = {"http:", "https:", "s3:", "hf:"};
+    const char *url = code == ENOENT ? url_find(path) : NULL;
+    if (url == NULL)
+        return strerror(code);
     if (strncasecmp(path, "file://", 7) == 0)
         return "name the file without 'file://'";
-    if (isspace((unsigned char)*path) && strstr(path, "://") != NULL)
+    if (url > path && path[strspn(path, " \t\n")] == *url)
         return "leave out the blank before the URL";
-    if (strstr(path, "://") != NULL)
-        return "URLs of this kind are not read, only https, http, s3 and hf; download it first";
-    for (size_t i = 0; code == ENOENT && i < sizeof(schemes) / sizeof(*schemes); i++) {
-        if (strncasecmp(path, schemes[i], strlen(schemes[i])) == 0)
-            return "No such file or directory; a URL has '://' after its scheme";
-    }
-    return strerror(code);
+    if (url > path)
+        return "No such file or directory; a URL has nothing before its scheme";
+    if (url_is(path))
+        return "it is a URL, where a file is needed; download it first";
+    return strstr(path, "://") != NULL
+               ? "URLs of this kind are not read, only https, http, s3 and hf; download it first"
+               : "No such file or directory; a URL has '://' after its scheme";
 }
 
 int source_open(const char *path, struct source **out, struct wfs_error *err)

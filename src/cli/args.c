@@ -66,6 +66,15 @@ static bool find_option(const struct verb *verb, const char *name, size_t n_name
     return verb->has_source && find_view_option(name, n_name, ret);
 }
 
+const char *args_argument(const struct verb *verb, const char *option)
+{
+    struct args_option found;
+    return strncmp(option, "--", 2) == 0 &&
+                   find_option(verb, option + 2, strcspn(option + 2, "="), &found)
+               ? found.argument
+               : NULL;
+}
+
 enum { N_OPTION_COLUMNS = 28 }; /* width of the longest option with its argument */
 
 static void print_option(const char *name, const char *argument, const char *help)

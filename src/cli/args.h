@@ -62,6 +62,9 @@ struct args {
  */
 int args_run(const struct verb *verb, int argc, char **argv);
 
+/* Returns what stands for the value of a long option in the help of a verb; NULL: it is none. */
+const char *args_argument(const struct verb *verb, const char *option);
+
 bool args_has(const struct args *args, const char *name);
 
 /* Returns the last value given, or NULL. */

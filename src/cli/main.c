@@ -200,6 +200,20 @@ static int run(int argc, char **argv)
     return mount_main(argc, argv);
 }
 
+/* What the URLs of a word are, by the options of the verb; those of a mount follow -o. */
+static enum urls_kind kind_of(const void *verb, const char *word, enum urls_kind *ret_next)
+{
+    const char *list = verb == NULL && word[0] == '-' && word[1] != '-' ? strchr(word, 'o') : NULL;
+    const char *argument = verb == NULL ? NULL : args_argument(verb, word);
+    const bool is_list = list != NULL || (argument != NULL && strstr(argument, ",...") != NULL);
+    const bool is_text = argument != NULL &&
+                         (strstr(argument, "=TEXT") != NULL || strstr(argument, "=JSON") != NULL);
+    const enum urls_kind kind = is_list ? URLS_LIST : is_text ? URLS_TEXT : URLS_WORD;
+    const bool is_next = list != NULL ? list[1] == '\0' : strchr(word, '=') == NULL;
+    *ret_next = is_next ? kind : URLS_WORD;
+    return kind;
+}
+
 int main(int argc, char **argv)
 {
     occupy_standard_descriptors();
@@ -207,7 +221,7 @@ int main(int argc, char **argv)
     /* A threshold that is set does not grow: large tables go back to the system when freed. */
     mallopt(M_MMAP_THRESHOLD, 512 << 10);
     wrapping_start_errors();
-    if (urls_take(argc, argv) < 0)
+    if (urls_take(argc, argv, kind_of, argc < 2 ? NULL : find_verb(argv[1])) < 0)
         return print_memory(NULL);
     return print_finish(run(argc, argv));
 }

@@ -11,6 +11,7 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/error.h>
+#include <weightfs/url.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -371,7 +372,7 @@ static char *find_source(const struct recovery *recovery, const char *recorded, 
     autofree char *directory = path_directory(output);
     const size_t n = strlen(output), n_suffix = sizeof(suffix) - 1;
     if (named != NULL)
-        return realpath(named, NULL);
+        return url_is(named) ? strdup(named) : realpath(named, NULL);
     if (recorded == NULL || directory == NULL)
         return NULL;
     if (strcmp(recorded, output) == 0)

@@ -28,7 +28,7 @@ static int fail_output(const char *path)
 {
     return log_failure(EXIT_MOUNT, "cannot use output '%s': %s%s", wfs_quote(path).text,
                        strerror(errno),
-                       url_is_any(path) ? "; an output is a local file, not a URL" : "");
+                       url_find(path) != NULL ? "; an output is a local file, not a URL" : "");
 }
 
 /* Returns the path of the source, or what was typed where it has none. */

@@ -65,17 +65,6 @@ static const char *remember(const char *url)
     return pair.shown;
 }
 
-/* Returns where a URL begins in what is left of an argument, or NULL. */
-static const char *find_url(const char *text, bool is_start)
-{
-    for (; *text != '\0'; text++) {
-        if (is_start && url_is_any(text))
-            return text;
-        is_start = strchr("=:>", *text) != NULL;
-    }
-    return NULL;
-}
-
 /* Returns how long the URL is; of a list, up to the next comma. */
 static size_t length_of(const char *url, bool is_list)
 {
@@ -103,7 +92,7 @@ static char *replace_urls(const char *argument, bool is_list)
 {
     autostrbuf struct strbuf text = {0};
     const char *at = argument;
-    for (const char *url; (url = find_url(at, at == argument)) != NULL;) {
+    for (const char *url; (url = url_find(at)) != NULL;) {
         const size_t n = length_of(url, is_list);
         autofree char *full = unescaped(url, n, is_list);
         const char *shown = full == NULL ? NULL : remember(full);
@@ -120,22 +109,18 @@ static char *replace_urls(const char *argument, bool is_list)
     return text.has_failed ? NULL : steal(&text.bytes);
 }
 
-/* Returns true for options like --set-metadata, whose texts are written as they are. */
-static bool is_text(const char *option)
+int urls_take(int argc, char **argv, urls_kind_function *kind_of, const void *ctx)
 {
-    return strncmp(option, "--set", strlen("--set")) == 0;
-}
-
-int urls_take(int argc, char **argv)
-{
+    enum urls_kind next = URLS_WORD;
     for (int i = 1; i < argc; i++) {
         char *argument = argv[i];
-        const bool is_option = strncmp(argument, "-o", 2) == 0;
-        const bool is_list = is_option || strcmp(argv[i - 1], "-o") == 0;
-        if (is_text(argument) || (is_text(argv[i - 1]) && strchr(argv[i - 1], '=') == NULL) ||
-            find_url(argument + (is_option ? 2 : 0), true) == NULL)
+        enum urls_kind kind = next;
+        next = URLS_WORD;
+        if (kind == URLS_WORD)
+            kind = kind_of(ctx, argument, &next);
+        if (kind == URLS_TEXT || url_find(argument) == NULL)
             continue;
-        char *replaced = replace_urls(argument, is_list);
+        char *replaced = replace_urls(argument, kind == URLS_LIST);
         if (replaced == NULL)
             return -ENOMEM;
         argv[i] = replaced;

@@ -49,11 +49,22 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
                                const struct wfs_view *view, struct wfs_catalog **out,
                                struct wfs_report **report, struct checkpoint_failure *failure);
 
+enum urls_kind {
+    URLS_WORD,
+    URLS_LIST, /* of options: a URL in it ends at a comma */
+    URLS_TEXT, /* written as it is, whatever it looks like */
+};
+
+/* Returns what a word of the command line is, and in *ret_next, which is URLS_WORD otherwise, what
+ * the next one is as the value of an option. */
+typedef enum urls_kind urls_kind_function(const void *ctx, const char *word,
+                                          enum urls_kind *ret_next);
+
 /*
  * Replaces the URLs in arguments by what may be shown of them, and overwrites the memory that other
  * users can see. For the program's start. -ENOMEM.
  */
-int urls_take(int argc, char **argv);
+int urls_take(int argc, char **argv, urls_kind_function *kind_of, const void *ctx);
 
 /*
  * Limits the address space of the process to what the loaders may take for an index by their

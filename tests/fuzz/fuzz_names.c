@@ -38,7 +38,7 @@ static void show(const char *name)
     if (shown == NULL || last == NULL)
         return;
     const char *host = strstr(shown, "://");
-    if (!url_is_any(name) || host == NULL || *last == '\0' || strchr(last, '/') != NULL)
+    if (url_find(name) != name || host == NULL || *last == '\0' || strchr(last, '/') != NULL)
         abort();
     if (memchr(host + 3, '@', strcspn(host + 3, "/?#")) != NULL)
         abort();

@@ -75,6 +75,37 @@ def test_each_mistake_in_a_url(url, shown, code, text):
     assert run('ls', url, code=code).startswith('%s: %s' % (shown or url, text))
 
 
+# Malformed, with what of it is shown and what the message says.
+MALFORMED = [
+    (' https://alice:hunter2@h/x?sig=tok3n', ' https://h/x', 'leave out the blank before the URL'),
+    ("'https://alice:hunter2@h/x?sig=tok3n'", "'https://h/x", 'a URL has nothing before its scheme'),
+    ('\u201chttps://alice:hunter2@h/x?sig=tok3n\u201d', '\u201chttps://h/x', 'a URL has nothing before its scheme'),
+    ('=https://alice:hunter2@h/x#tok3n', '=https://h/x', 'a URL has nothing before its scheme'),
+    ('(see s3://alice:hunter2@h/x)', '(see s3://h/x)', 'a URL has nothing before its scheme'),
+    ('1https://alice:hunter2@h/x', '1https://h/x', 'a URL has nothing before its scheme'),
+    ('https:/alice:hunter2@h/x?sig=tok3n', 'https:/h/x', "a URL has '://' after its scheme"),
+    ('https:alice:hunter2@h/x?sig=tok3n', 'https:h/x', "a URL has '://' after its scheme"),
+    ('https:\\\\alice:hunter2@h/x?sig=tok3n', 'https:h/x', "a URL has '://' after its scheme"),
+    ('https:///alice:hunter2@h/x?sig=tok3n', 'https:///h/x', 'Could not resolve host: h'),
+    ('htps://alice:hunter2@h/x?sig=tok3n', 'htps://h/x', 'URLs of this kind are not read'),
+]
+
+
+@pytest.mark.parametrize('url, shown, text', MALFORMED, ids=[row[1] for row in MALFORMED])
+@pytest.mark.parametrize('words', [['ls'], ['convert', '--like'], ['check', '--overlay'], ['MOUNT'], ['-o', 'like=']], ids=lambda words: words[-1])
+def test_a_malformed_url_keeps_its_secrets(url, shown, text, words, small):
+    """In the message, and from the first moment on in the command line."""
+    command = {'ls': ['ls', url], 'convert': ['convert', '--like', url, small, 'out.safetensors'], 'check': ['check', '--overlay', '(x)=>' + url, small],
+               'MOUNT': [url, 'mnt'], '-o': [small, 'mnt', '-o', 'format=burnpack,like=' + url]}[words[0]]
+    (small.parent / 'mnt').mkdir()
+    done = subprocess.run([*program.COMMAND, *command], capture_output=True, env={**CLEAN, 'HOME': '/nonexistent'}, cwd=small.parent, check=False,
+                          timeout=program.PATIENCE)
+    said = (done.stdout + done.stderr).decode()
+    assert done.returncode != 0 and not any(secret in said for secret in SECRETS), said
+    if words == ['ls']:
+        assert shown in said and text in said.replace("Couldn't", 'Could not')
+
+
 OPTIONS = [
     ('--cache-size=abc', EXIT_USAGE, "--cache-size must be a size of at least 128M, such as 20G, not 'abc'"),
     ('--cache-size=0', EXIT_USAGE, "--cache-size must be a size of at least 128M, such as 20G, not '0'"),
@@ -227,7 +258,8 @@ def test_no_command_line_has_what_is_secret_while_a_verb_runs():
         exchange.answer('404 Not Found')
     with BadServer(b'x', [wait], forever=True) as server:
         url = server.url('/x?sig=tok3n', 'alice:hunter2@')
-        verb = subprocess.Popen([*program.COMMAND, 'ls', '--overlay=' + url, url], env=CLEAN, stderr=subprocess.DEVNULL)
+        verb = subprocess.Popen([*program.COMMAND, 'ls', '--overlay=' + url, '--include', ' ' + url, '--include', url.replace('://', ':/'), url],
+                                env=CLEAN, stderr=subprocess.DEVNULL)
         wait_for(lambda: server.requests, 'a request')
         texts = command_lines(verb.pid)
         is_seen.set()

@@ -520,6 +520,39 @@ def test_recover_onto_another_source(mount, sample, folder, out):
     assert st.read(out).tensors['temperature'][2] == b'1234' and 'more' in st.read(out).tensors
 
 
+@pytest.mark.parametrize('word', ['--options=', '--options'])
+@pytest.mark.parametrize('flag', ['-o', '-fo'])
+def test_recover_takes_the_urls_that_the_mount_had(mount, sample, folder, out, serve, word, flag):
+    """With a query, which ends at the comma of a list, whatever the list is an option of."""
+    place = folder / 'served'
+    place.mkdir()
+    shutil.copy(sample, place / 'sample.safetensors')
+    st.write(place / 'other.safetensors', {'over': ('U8', [3], b'abc')})
+    server = serve(place)
+    source, overlay = server.url('sample.safetensors') + '?x=1', server.url('other.safetensors') + '?y=2'
+    options = 'overlay=%s,files=npy' % overlay
+    if flag == '-fo':
+        (folder / 'mnt').mkdir()
+        done = weightfs(sample, folder / 'mnt', flag, options + ',nonsense', code=2)
+        assert 'nonsense' in done.error and 'npy' not in done.error
+    mnt = mount(source, 'output=%s' % out, *options.split(','))
+    os.rename(mnt / 'over.npy', mnt / 'under.npy')
+    die(mnt)
+    words = [word + options] if word.endswith('=') else [word, options]
+    server.forget()
+    recover(out, '--publish', '--source', source, *words)
+    assert st.read(out).tensors['under'] == ('U8', [3], b'abc') and 'temperature' in st.read(out).tensors
+    assert {request.path for request in server.requests()} == {'sample.safetensors?x=1', 'other.safetensors?y=2'}
+
+
+def test_recover_onto_a_url(mount, sample, folder, out, serve):
+    mnt = mount(sample, 'output=%s' % out)
+    (mnt / 'temperature').write_bytes(b'1234')
+    die(mnt)
+    recover(out, '--publish', '--onto', serve(folder).url(sample) + '?x=1')
+    assert st.read(out).tensors['temperature'][2] == b'1234'
+
+
 def test_recover_refuses_another_source_and_another_output(mount, sample, folder, out):
     mnt = mount(sample, 'output=%s' % out)
     os.rename(mnt / 'temperature', mnt / 'heat')

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* Returns how long "SCHEME://" is, 0 for another text. */
+/* Returns how long the scheme is with its colon, of those that are read; 0 for another text. */
 static size_t scheme_of(const char *text)
 {
-    static const char *const schemes[] = {"http://", "https://", "s3://", "hf://"};
+    static const char *const schemes[] = {"http:", "https:", "s3:", "hf:"};
     for (size_t i = 0; i < sizeof(schemes) / sizeof(*schemes); i++) {
         if (strncasecmp(text, schemes[i], strlen(schemes[i])) == 0)
             return strlen(schemes[i]);
@@ -28,13 +28,17 @@ static bool has_escapes(const char *url)
     return strncasecmp(url, "s3://", 5) != 0 && strncasecmp(url, "hf://", 5) != 0;
 }
 
-/* Returns the same for any scheme of two letters or more. */
+/* Returns how long any scheme of two letters or more is with all slashes that follow it: at least
+ * two, but for one that is read, which is malformed otherwise. */
 static size_t any_scheme_of(const char *text)
 {
     size_t n = 0;
     while (isalnum((unsigned char)text[n]) || (n > 0 && text[n] != '\0' && strchr("+-.", text[n])))
         n++;
-    return n > 1 && isalpha((unsigned char)*text) && strncmp(text + n, "://", 3) == 0 ? n + 3 : 0;
+    const bool is_whole = strncmp(text + n, "://", 3) == 0;
+    if (n < 2 || !isalpha((unsigned char)*text) || (!is_whole && scheme_of(text) == 0))
+        return 0;
+    return n + 1 + strspn(text + n + 1, "/");
 }
 
 /* Returns how long the user is, with the '@' behind it. A password that has a slash, '?' or '#' in
@@ -51,7 +55,7 @@ static size_t user_of(const char *host)
 
 /* A URL cut into what is shown of it and what is not. */
 struct parts {
-    size_t n_scheme; /* with "://" */
+    size_t n_scheme; /* with all slashes behind it */
     size_t n_user;   /* with the '@' */
     size_t n_shown;  /* host and path, behind the user */
 };
@@ -68,12 +72,20 @@ static struct parts cut(const char *url)
 
 bool url_is(const char *text)
 {
-    return scheme_of(text) > 0;
+    const size_t n = scheme_of(text);
+    return n > 0 && strncmp(text + n, "//", 2) == 0;
 }
 
-bool url_is_any(const char *text)
+const char *url_find(const char *text)
 {
-    return any_scheme_of(text) > 0;
+    bool is_in_word = false;
+    for (; *text != '\0'; text++) {
+        const size_t n = any_scheme_of(text);
+        if (n > 0 && (!is_in_word || strncmp(text + n - 2, "//", 2) == 0))
+            return text;
+        is_in_word = isalnum((unsigned char)*text);
+    }
+    return NULL;
 }
 
 char *url_shown(const char *url)
