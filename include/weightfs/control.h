@@ -31,13 +31,17 @@ struct wfs_control_reply {
  * the text says why none was. The mount takes no more edits and commits nothing. */
 #define WFS_IOC_DISCARD _IOR('W', 3, struct wfs_control_reply)
 
+enum { WFS_REVERT_PATHS_MAX = 2 << 20 }; /* bytes of all paths: as many as a command line has */
+
 /* What WFS_IOC_REVERT gets and returns. */
 struct wfs_control_revert {
-    int32_t error;            /* errno, 0: done */
-    uint32_t takes_committed; /* edits that were committed, too */
-    uint64_t n_edits;         /* that were taken back */
-    char text[12288];         /* given: paths below the root with "//" between them, empty for all;
-                                 returned: why nothing was taken back */
+    int32_t error;           /* errno, 0: done; EAGAIN: another list was begun, begin again */
+    uint8_t takes_committed; /* edits that were committed, too */
+    uint8_t has_more;        /* the text goes on in the next call, and nothing is taken back yet */
+    uint64_t list;           /* given: what the call before returned, 0 at the beginning */
+    uint64_t n_edits;        /* that were taken back */
+    char text[12288];        /* given: paths below the root with "//" between them, empty for all;
+                                returned: why nothing was taken back */
 };
 
 /* Takes edits back; the mount goes on. */

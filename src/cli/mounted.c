@@ -708,42 +708,65 @@ static enum exit_code add_path(const struct mounted *mounted, const char *typed,
     return EXIT_DONE;
 }
 
-static enum exit_code fill(const struct mounted *mounted, const struct args *args,
-                           struct wfs_control_revert *request)
+/* Joins the paths, with "//" between them; nothing: all. */
+static enum exit_code join(const struct mounted *mounted, const struct args *args,
+                           struct strbuf *paths)
 {
-    autostrbuf struct strbuf paths = {0};
     bool is_all = args->n_operands == 1;
     enum exit_code exit_code = EXIT_DONE;
     for (size_t i = 1; i < args->n_operands && exit_code == EXIT_DONE; i++)
-        exit_code = add_path(mounted, args->operands[i], &paths, &is_all);
+        exit_code = add_path(mounted, args->operands[i], paths, &is_all);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (paths.has_failed)
+    if (paths->has_failed)
         return print_memory(mounted->path);
-    if (!is_all && paths.n_bytes >= sizeof(request->text))
-        return print_error(
-            EXIT_USAGE, mounted->path,
-            "the PATHs take %s, and %zu is the limit; name directories, or discard in "
-            "several calls",
-            wfs_count(paths.n_bytes, "byte").text, sizeof(request->text) - 1);
-    request->takes_committed = args_has(args, "committed");
-    if (!is_all)
-        memcpy(request->text, paths.bytes, paths.n_bytes + 1);
+    if (is_all)
+        paths->n_bytes = 0;
+    if (paths->n_bytes > WFS_REVERT_PATHS_MAX)
+        return print_error(EXIT_USAGE, mounted->path,
+                           "the PATHs take %s, and %d is the limit; name directories, or discard "
+                           "in several calls",
+                           wfs_count(paths->n_bytes, "byte").text, WFS_REVERT_PATHS_MAX);
     return EXIT_DONE;
+}
+
+/* Passes the paths to the driver in as many calls as they need; the last one has its answer. */
+static int pass(const struct mounted *mounted, const struct strbuf *paths,
+                struct wfs_control_revert *request)
+{
+    const bool takes_committed = request->takes_committed;
+    size_t n_done = 0;
+    do {
+        const size_t n_left = paths->n_bytes - n_done;
+        request->has_more = n_left >= sizeof(request->text);
+        const size_t n = request->has_more ? sizeof(request->text) - 1 : n_left;
+        request->takes_committed = takes_committed;
+        if (n > 0)
+            memcpy(request->text, paths->bytes + n_done, n);
+        request->text[n] = '\0';
+        n_done += n;
+        const bool has_more = request->has_more;
+        if (ioctl(mounted->fd, WFS_IOC_REVERT, request) < 0)
+            return -errno;
+        request->text[sizeof(request->text) - 1] = '\0';
+        if (request->error != 0 || !has_more)
+            return 0;
+    } while (true);
 }
 
 static enum exit_code run_discard(const struct args *args)
 {
     auto_mounted struct mounted mounted = {.fd = -1};
-    struct wfs_control_revert request = {0};
+    autostrbuf struct strbuf paths = {0};
+    struct wfs_control_revert request = {.takes_committed = args_has(args, "committed")};
     enum exit_code exit_code = mounted_open(&mounted, args->operands[0]);
     if (exit_code == EXIT_DONE)
-        exit_code = fill(&mounted, args, &request);
+        exit_code = join(&mounted, args, &paths);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (ioctl(mounted.fd, WFS_IOC_REVERT, &request) < 0)
-        return print_error(EXIT_OUTPUT, mounted.path, "cannot discard: %s", strerror(errno));
-    request.text[sizeof(request.text) - 1] = '\0';
+    const int code = pass(&mounted, &paths, &request);
+    if (code < 0)
+        return print_error(EXIT_OUTPUT, mounted.path, "cannot discard: %s", strerror(-code));
     if (request.error != 0)
         return print_error(request.error == ENOENT ? EXIT_NO_MATCH : EXIT_OUTPUT, mounted.path,
                            "cannot discard: %s", request.text);

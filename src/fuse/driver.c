@@ -73,6 +73,7 @@ void driver_done(struct driver *driver)
         pthread_mutex_destroy(&driver->status_lock);
     }
     free(driver->reaps);
+    strbuf_done(&driver->reverted);
     wfs_stage_close(driver->stage);
     generated_free(driver->generated);
     wfs_tree_free(driver->tree);

@@ -63,6 +63,8 @@ struct driver {
     struct wfs_status status;
     char status_text[WFS_ERROR_TEXT_MAX], written_text[COMMIT_TEXT_MAX];
     atomic_bool has_told_trouble;
+    struct strbuf reverted; /* paths of which edits are to be taken back, as far as they came */
+    uint64_t n_reverted;    /* such lists so far; both guarded by status_lock */
 
     pthread_key_t buffers; /* one for each thread */
     bool has_locks;

@@ -202,20 +202,52 @@ static void reply_trial(struct driver *driver, fuse_req_t req)
 
 /* ---- edits that are taken back ---- */
 
-static int revert(struct driver *driver, fuse_req_t req, const char *paths, bool takes_committed,
-                  uint64_t *ret_n, struct wfs_error *err)
+/* Adds the text to the list that it belongs to. Returns 1 when the list is complete, which *ret
+ * gets, 0 when it is not. */
+static int collect(struct driver *driver, const struct wfs_control_revert *given,
+                   struct strbuf *ret, uint64_t *ret_list, struct wfs_error *err)
+{
+    struct strbuf *paths = &driver->reverted;
+    int code = given->has_more == 0;
+    pthread_mutex_lock(&driver->status_lock);
+    if (given->list == 0) {
+        strbuf_done(paths);
+        *paths = (struct strbuf){.n_max = WFS_REVERT_PATHS_MAX + 1};
+        driver->n_reverted++;
+    }
+    if (given->list != 0 && given->list != driver->n_reverted)
+        code = wfs_fail(err, EAGAIN, "paths of another discard came in between");
+    else if (strbuf_puts(paths, given->text), paths->has_failed)
+        code = wfs_fail(err, ENOMEM, "out of memory, or the paths are too long");
+    *ret_list = driver->n_reverted;
+    if (code != 0) {
+        *ret = *paths;
+        *paths = (struct strbuf){0};
+        driver->n_reverted++; /* no call adds to it any more */
+    }
+    pthread_mutex_unlock(&driver->status_lock);
+    return code;
+}
+
+static int revert(struct driver *driver, fuse_req_t req, const struct wfs_control_revert *given,
+                  struct wfs_control_revert *reply, struct wfs_error *err)
 {
     const struct wfs_tree_listener listener = {notices_add, &driver->notices};
+    autostrbuf struct strbuf paths = {0};
     if (!request_is_owner(req))
         return wfs_fail(err, EPERM, "%s", not_the_discarder);
     if (!wfs_tree_is_writable(driver->tree) && driver->target->path == NULL)
         return wfs_fail(err, EROFS, "the mount is read-only and has no edits");
+    int code = collect(driver, given, &paths, &reply->list, err);
+    if (code <= 0)
+        return code;
     if (request_begin_change(req) == NULL)
         return wfs_fail(err, EINTR, "interrupted");
-    const int code = wfs_tree_revert(driver->tree, paths, takes_committed, &listener, ret_n, err);
+    code = wfs_tree_revert(driver->tree, paths.bytes == NULL ? "" : paths.bytes,
+                           given->takes_committed != 0, &listener, &reply->n_edits, err);
     const bool is_clean = !wfs_tree_has_pending(driver->tree);
     driver_end_change(driver);
-    if (code == 0 && is_clean && *ret_n > 0)
+    if (code == 0 && is_clean && reply->n_edits > 0)
         driver_set_status(driver,
                           &(struct wfs_status){.state = WFS_MOUNT_CLEAN,
                                                .committed_at = driver->status.committed_at});
@@ -233,8 +265,7 @@ static void reply_revert(struct driver *driver, fuse_req_t req,
         free(reply);
         return;
     }
-    reply->error =
-        -revert(driver, req, given->text, given->takes_committed != 0, &reply->n_edits, &err);
+    reply->error = -revert(driver, req, given, reply, &err);
     snprintf(reply->text, sizeof(reply->text), "%s", err.text);
     fuse_reply_ioctl(req, 0, reply, sizeof(*reply));
     free(reply);

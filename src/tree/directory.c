@@ -54,7 +54,7 @@ static int check_name(const struct wfs_tree *tree, const struct wfs_node *dir, c
     enum key_kind kind = key_decode(name, n, part, &n_part);
     if (kind == KEY_IS_INVALID && !is_dir)
         kind = key_decode(name, n_bytes_of_stem(name), part, &n_part);
-    if (kind == KEY_IS_INVALID && !is_dir && is_name_of_value(name))
+    if (kind == KEY_IS_INVALID && !is_dir && (is_name_of_value(name) || backup_is_only(name)))
         return 0;
     if (kind == KEY_IS_INVALID || (kind == KEY_IS_SELF && (is_dir || dir == tree->root)))
         return -EINVAL;

@@ -119,6 +119,32 @@ static bool strip(const char **name, size_t *n_bytes)
     return n_suffix > 0;
 }
 
+/* Returns whether a file of a tensor or of a value can have the name. */
+static bool gives_key(const char *name, size_t n_bytes)
+{
+    static const char *const suffixes[] = {"", KEY_NPY, VALUEFILE_SUFFIX};
+    char part[KEY_NAME_MAX];
+    size_t n_part;
+    bool is_one = false;
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes) && !is_one; i++) {
+        const size_t n = strlen(suffixes[i]);
+        is_one = n_bytes > n && memcmp(name + n_bytes - n, suffixes[i], n) == 0 &&
+                 key_decode(name, n_bytes - n, part, &n_part) != KEY_IS_INVALID;
+    }
+    return is_one;
+}
+
+bool backup_is_only(const char *name)
+{
+    size_t n_bytes = strlen(name);
+    if (gives_key(name, n_bytes))
+        return false;
+    while (strip(&name, &n_bytes))
+        if (gives_key(name, n_bytes))
+            return true;
+    return false;
+}
+
 bool backup_is_name(const char *name)
 {
     size_t n_bytes = strlen(name);
@@ -161,6 +187,8 @@ static bool backup_is_one(const struct wfs_tree *tree, uint32_t id, const char *
     const struct entry *entry = entry_at(tree, id);
     const char *name = entry->name;
     size_t n_bytes = strlen(name);
+    if (key == NULL && backup_is_only(name))
+        return true;
     if (!backup_is_name(name) || has_loaded_name(tree, entry) ||
         (key != NULL && namesake_find(tree, key, is_value) != ORDER_NEW))
         return false;

@@ -24,6 +24,9 @@ int namesake_describe(struct wfs_tree *tree, struct wfs_node *node);
 /* Returns true when the name is that of a backup copy of some other name. */
 bool backup_is_name(const char *name);
 
+/* Returns true when the name can only be that of a backup copy: it gives no key, as "%self~". */
+bool backup_is_only(const char *name);
+
 struct outline_item {
     const char *key; /* NULL: a cut name on its path is not known */
     uint32_t order, entry;

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JOURNAL_LINE_MAX = 1 << 20 };
+enum { JOURNAL_LINE_MAX = 8 << 20 }; /* 2 MiB of paths with escapes */
 
 /* How much of the reserve a record may use. */
 enum journal_claim {

@@ -159,3 +159,33 @@ def test_the_list_of_tensors_lacks_them(edited):
     listed = (edited / '.weightfs/tensors.csv').read_text()
     assert '~' not in listed
     assert edited.result() == edited.wanted
+
+
+COPIES = {'of a tensor that is a prefix': ('a/%self', ''), 'of an empty part': ('b/%', ''), 'of a shortened name': (None, ''), 'of an array': ('a/%self.npy', 'files=npy')}
+
+
+@pytest.mark.parametrize('copy', ['%s~', '%s.bak', '%s.~1~', '%s~~', '#%s#'])
+@pytest.mark.parametrize('kind', COPIES)
+def test_a_name_that_gives_no_key_has_backups_too(mount, folder, kind, copy):
+    name, option = COPIES[kind]
+    tensors = {key: ('U8', [4], bytes([i] * 4)) for i, key in enumerate(['a', 'a.b', 'b.', 'x' * 240 + 'y' * 60])}
+    source, out = st.write(folder / 'in.safetensors', tensors), folder / 'out.safetensors'
+    mnt = mount(source, 'output=%s' % out, *([option] if option else []))
+    if name is None:
+        (name,) = [name for name in os.listdir(mnt.path) if name.startswith('x')]
+    path = mnt / name
+    beside = path.with_name(copy % path.name)
+    shutil.copyfile(path, beside)
+    content = changed(path.read_bytes())
+    os.rename(path, mnt / '.old')
+    path.write_bytes(content)
+    os.rename(beside, beside.with_name('.x'))
+    os.rename(beside.with_name('.x'), beside)
+    os.unlink(mnt / '.old')
+    mnt.commit()
+    assert backups(mnt) == [os.path.relpath(beside, mnt.path)]
+    found = st.read(out).tensors
+    assert set(found) == set(tensors) and sum(found[key][2] != tensors[key][2] for key in tensors) == 1
+    os.unlink(path)
+    mnt.commit()
+    assert len(st.read(out).tensors) == 3 and backups(mnt) == [os.path.relpath(beside, mnt.path)]

@@ -194,7 +194,8 @@ def test_mistakes(made, folder):
     assert (made / 'pace').exists()
     assert "'..'" in weightfs('discard', made.path, '../x', code=EXIT_USAGE).error
     assert "'.weightfs/status.json' cannot have edits" in weightfs('discard', made.path, '.weightfs/status.json', code=EXIT_COMMIT).error
-    assert 'bytes, and 12287 is the limit' in weightfs('discard', made.path, *['x' * 200] * 100, code=EXIT_USAGE).error
+    assert 'is neither in the mount nor in its source' in weightfs('discard', made.path, *['x' * 200] * 1000, code=EXIT_RULES).error
+    assert (made / 'pace').exists()
     assert 'missing MOUNTPOINT' in weightfs('discard', code=EXIT_USAGE).error
     assert 'not a weightfs mount point' in weightfs('discard', folder, code=EXIT_MOUNT).error
     assert weightfs('discard', '%s/' % made.path, '%s//pace/.' % made.path).stdout == 'discarded 1 edit\n'
@@ -479,3 +480,23 @@ def test_another_user_cannot_discard_with_the_mount(mount, small, folder):
     assert done.code == EXIT_COMMIT and 'only the user who mounted it may discard edits' in done.stderr
     mnt.commit()
     assert 'pace' in st.read(folder / 'out.safetensors').tensors
+
+
+@pytest.mark.parametrize('is_killed', [False, True])
+def test_as_many_paths_as_a_command_line_has(mount, folder, is_killed):
+    """In one call, which is one edit of the journal: names exchanged in a ring come back only together."""
+    names = ['%05d-%s' % (i, 'x' * 60) for i in range(5000)]
+    source, out = st.write(folder / 'in.safetensors', {name: ('U8', [1], bytes([i % 256])) for i, name in enumerate(names)}), folder / 'out.safetensors'
+    mnt = mount(source, 'output=%s' % out)
+    before = look(mnt.path)
+    os.rename(mnt / names[0], mnt / '.first')
+    for i in range(1, len(names)):
+        os.rename(mnt / names[i], mnt / names[i - 1])
+    os.rename(mnt / '.first', mnt / names[-1])
+    os.setxattr(mnt / names[7], 'user.weightfs.dtype', b'I8')
+    weightfs('discard', mnt.path, *names)
+    assert look(mnt.path) == before
+    if is_killed:
+        kill(mnt)
+        mnt = mount(source, 'output=%s' % out).allow('of an earlier mount')
+        assert look(mnt.path) == before
