@@ -72,7 +72,7 @@ static void allow_files(const struct landlock *landlock)
 static const char *const allowed[] = {
     /* connections */
     "connect", "bind", "getsockname", "getpeername", "getsockopt", "setsockopt", "shutdown",
-    "sendto", "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "socketpair",
+    "sendto", "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg",
     /* bytes */
     "read", "readv", "pread64", "write", "writev", "pwrite64", "lseek", "ftruncate", "fallocate",
     "flock", "close", "dup", "pipe", "pipe2", "eventfd2",
@@ -111,7 +111,10 @@ static int restrict_calls(void)
         {"socket", 0, FILTER_WHOLE, AF_INET},
         {"socket", 0, FILTER_WHOLE, AF_INET6},
         {"socket", 0, FILTER_WHOLE, AF_NETLINK}, /* which addresses this machine has */
-        {"socket", 0, FILTER_WHOLE, AF_UNIX},    /* resolvers of systemd and nscd */
+        /* Behind these are other programs of the user. The resolvers among them, of systemd and
+         * nscd, are done without: DNS is asked. */
+        {"socket", 0, FILTER_WHOLE, AF_UNIX, EACCES},
+        {"socketpair", 1, ~(uint64_t)(SOCK_CLOEXEC | SOCK_NONBLOCK), SOCK_STREAM},
         {"fcntl", 1, FILTER_WHOLE, F_DUPFD_CLOEXEC},
         {"fcntl", 1, FILTER_WHOLE, F_GETFD},
         {"fcntl", 1, FILTER_WHOLE, F_SETFD},

@@ -30,7 +30,9 @@ static int fill(scmp_filter_ctx context, const struct filter *filter)
         const struct filter_condition *condition = &filter->conditions[i];
         const struct scmp_arg_cmp argument =
             SCMP_CMP64(condition->argument, SCMP_CMP_MASKED_EQ, condition->mask, condition->value);
-        rc = add(context, SCMP_ACT_ALLOW, condition->name, &argument);
+        rc = add(context,
+                 condition->code == 0 ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO((uint32_t)condition->code),
+                 condition->name, &argument);
     }
     if (rc == 0)
         (void)seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, where it can */

@@ -51,11 +51,13 @@ struct filter_refusal {
     int code;
 };
 
-/* One that is allowed where an argument, as far as the mask goes, has a value. */
+/* One that is allowed, or refused with an error, where an argument, as far as the mask goes, has a
+ * value. */
 struct filter_condition {
     const char *name;
     unsigned argument;
     uint64_t mask, value;
+    int code; /* 0: allowed */
 };
 
 #define FILTER_WHOLE UINT64_MAX

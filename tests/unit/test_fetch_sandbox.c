@@ -12,11 +12,13 @@
 #include <netdb.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +27,7 @@
 enum { SUCCEEDED = 0, REFUSED = 1, KILLED = 128 + SIGSYS };
 
 static char file[] = "/tmp/wfs-fetch-XXXXXX";
+static char socket_path[64];
 static int opened;
 
 static bool open_it(const char *path, int flags)
@@ -91,6 +94,25 @@ static bool listen_to_others(void)
     return listen(socket(AF_INET, SOCK_STREAM, 0), 1) == 0;
 }
 
+/* As of a bus, an agent or a container runtime of the same user. */
+static bool connect_to_a_program(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, socket_path, sizeof(socket_path));
+    const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    return fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+}
+
+/* One half of a pair of this kind may be connected to another place. */
+static bool turn_a_pair_around(void)
+{
+    int pair[2];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, socket_path, sizeof(socket_path));
+    return socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0 &&
+           connect(pair[0], (const struct sockaddr *)&address, sizeof(address)) == 0;
+}
+
 static bool send_raw_packets(void)
 {
     return socket(AF_PACKET, SOCK_RAW, 0) >= 0;
@@ -113,6 +135,13 @@ static bool find_a_host(void)
 {
     struct addrinfo *found = NULL;
     return getaddrinfo("localhost", "80", NULL, &found) == 0;
+}
+
+/* libcurl wakes a thread with it. */
+static bool make_a_pair(void)
+{
+    int pair[2];
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0;
 }
 
 static bool make_a_connection(void)
@@ -192,6 +221,23 @@ static void calls_that_fetching_does_not_need_end_it(void)
     }
 }
 
+static void programs_of_this_machine_are_out_of_reach(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    snprintf(socket_path, sizeof(socket_path), "/tmp/wfs-fetch-%d", (int)getpid());
+    memcpy(address.sun_path, socket_path, sizeof(socket_path));
+    check(bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0);
+    check(end_of(false, connect_to_a_program) == SUCCEEDED);
+    check(end_of(false, turn_a_pair_around) == SUCCEEDED);
+    if (has_filter()) {
+        check(end_of(true, connect_to_a_program) == REFUSED);
+        check(end_of(true, turn_a_pair_around) == KILLED);
+    }
+    check(end_of(true, make_a_pair) == SUCCEEDED);
+    unlink(socket_path);
+}
+
 static void what_fetching_needs_goes_on(void)
 {
     check(end_of(true, find_a_host) == SUCCEEDED);
@@ -206,6 +252,7 @@ int main(void)
     printf("# landlock: %d, seccomp: %d\n", has_landlock(), has_filter());
     check_run(other_files_are_out_of_reach);
     check_run(calls_that_fetching_does_not_need_end_it);
+    check_run(programs_of_this_machine_are_out_of_reach);
     check_run(what_fetching_needs_goes_on);
     unlink(file);
     return check_done();
