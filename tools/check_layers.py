@@ -68,8 +68,8 @@ ROOMS = {
 PROGRAMS = {'sandbox', 'program', 'fetch', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
 PUBLIC = {'url': 'base', 'remote': 'remote', 'fetching': 'remote', 'cachefile': 'remote', 'cachestore': 'remote',
-          'array': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text', 'json_out': 'text',
-          'traits': 'tensor', 'finding': 'catalog', 'tensor': 'tensor', 'workload': 'tensor', 'patch': 'edits', 'interruption': 'base', 'unfetched': 'base', 'catalog': 'catalog', 'value': 'catalog',
+          'array': 'base', 'traits': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text', 'json_out': 'text',
+          'finding': 'catalog', 'tensor': 'tensor', 'workload': 'tensor', 'patch': 'edits', 'interruption': 'base', 'unfetched': 'base', 'catalog': 'catalog', 'value': 'catalog',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',
           'view': 'view', 'stage': 'tree/stage', 'status': 'tree/stage', 'tree': 'tree/node', 'control': 'program'}
 # The header by which the command line knows the mount.
@@ -90,11 +90,9 @@ LIBRARIES = {
 # The rooms that may name formats, and the words that do so: alone, or as parts of an identifier or text, with a suffix of the plural.
 FORMATS = 'format'
 FORMAT_NAMES = re.compile(r'(?<![a-z0-9])(safetensors|burnpack|bpk|pytorch|pth|ckpt|mpk|dcp|distcp|burn[-_]version|format_records|'
-                          r'wfs_container_(?!name|none|kind)[a-z]+|finding_(?:st|bpk|pt|rec|dcp))(?![a-z0-9])')
-# Files outside of those rooms that name formats still. There must not be more of them.
-NAMING_FORMATS = {
-    'base/limits.h', 'catalog/catalog.h', 'cli/conversion.c', 'edits/patchfile.c', 'fetch/http_place.c', 'fetch/http_transfer.c',
-    'fuse/target.c', 'program/destination.c', 'program/settings.c', 'tree/tree_edits.c', 'weightfs/patch.h', 'weightfs/traits.h'}
+                          r'wfs_container_(?!kind|file|shards|run)[a-z]+|finding_(?:st|bpk|pt|rec|dcp))(?![a-z0-9])')
+# Files outside of those rooms that name a format for a reason: a patch is a file of that format by its definition.
+NAMING_FORMATS = {'weightfs/patch.h'}
 SYSTEM = re.compile(r'(sys|linux|net)/\w+\.h|(assert|ctype|dirent|dlfcn|endian|errno|fcntl|fenv|float|fnmatch|getopt|grp|inttypes|'
                     r'libgen|limits|locale|malloc|math|poll|pthread|pwd|sched|signal|spawn|stdarg|stdatomic|stdbool|stddef|stdint|stdio|'
                     r'stdlib|string|strings|syslog|termios|time|unistd|wchar)\.h')

@@ -34,6 +34,17 @@ const struct wfs_format *wfs_format_by_path(const char *path);
 /* False: files of this format are only read. */
 bool wfs_format_can_write(const struct wfs_format *format);
 
+/* What a list of formats names: those that can be written, the endings of their files, or what
+ * their checkpoints on servers are called. */
+enum wfs_format_words { WFS_FORMAT_NAMES, WFS_FORMAT_ENDINGS, WFS_FORMAT_PUBLISHED };
+
+struct wfs_format_list {
+    char text[256];
+};
+
+/* Lists them for a sentence: "a, b or c"; last is what precedes the last one. */
+struct wfs_format_list wfs_format_list(enum wfs_format_words words, const char *last);
+
 /* Checks whether a new file of the format can hold the tensor; the error names it. */
 int wfs_format_check_tensor(const struct wfs_format *format, const struct wfs_tensor *tensor,
                             struct wfs_error *err);
@@ -53,13 +64,19 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
  */
 int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err);
 
+enum { WFS_OPTIONS_MAX = 16 }; /* options that formats may declare in all */
+
 /* How a catalog is made to fit a format. */
 struct wfs_fit_options {
-    bool drops_ties;          /* the first name of a tensor only, where the format keeps no ties */
-    bool values_in_metadata;  /* values that the format has no room for become texts */
-    const char *burn_version; /* that a record is for; NULL: as its metadata state, or 0.20.1 */
-    bool is_safe;             /* nothing that may run code when the file is loaded */
-    bool is_set;              /* several files, in which no format has room for values */
+    bool drops_ties;         /* the first name of a tensor only, where the format keeps no ties */
+    bool values_in_metadata; /* values that the format has no room for become texts */
+    bool is_safe;            /* nothing that may run code when the file is loaded */
+    bool is_set;             /* several files, in which no format has room for values */
+    struct {
+        const struct wfs_option *option; /* of the format */
+        const char *value;               /* that its check has passed */
+    } options[WFS_OPTIONS_MAX];
+    size_t n_options;
 };
 
 enum wfs_fit_kind {

@@ -75,6 +75,7 @@ struct wfs_tree_options {
     mode_t umask;
     mode_t control_umask;              /* of the control directory, on top of that */
     const char *reserved_key;          /* of the output's format: EINVAL; NULL: none */
+    const char *reserved_by;           /* the name of that format */
     const struct wfs_tree_text *texts; /* borrowed for the tree's life */
     size_t n_texts;                    /* at most WFS_TREE_TEXTS_MAX */
     const struct wfs_tree_made *made;  /* borrowed, too */

@@ -4,7 +4,9 @@
  */
 #include "base/limits.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -20,9 +22,7 @@ static const struct limit_name names[] = {
 #undef X
 };
 
-#define X(name, value, reason) " " #name
-static const char known[] = LIMITS(X);
-#undef X
+enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
 
 void limits_init(struct limits *limits)
 {
@@ -35,8 +35,10 @@ void limits_init(struct limits *limits)
 
 void limits_max(struct limits *limits, const struct listing_limits *listing)
 {
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    for (size_t i = 0; i < N_NAMES; i++)
         *(uint64_t *)((char *)limits + names[i].offset) = UINT64_MAX;
+    limits->n_own = 0;
+    limits->is_max = true;
     limits->depth = listing->depth;
     limits->repeats = listing->repeats;
 }
@@ -60,19 +62,71 @@ static bool parse_number(const char *text, uint64_t *ret)
     return true;
 }
 
-int limits_set(struct limits *limits, const char *text, struct wfs_error *err)
+static size_t index_of(const struct limits *limits, const struct wfs_limit *limit)
 {
-    const char *equals = strchr(text, '=');
-    const size_t n_name = equals == NULL ? strlen(text) : (size_t)(equals - text);
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strlen(names[i].name) != n_name || memcmp(names[i].name, text, n_name) != 0)
-            continue;
-        uint64_t *limit = (uint64_t *)((char *)limits + names[i].offset);
-        if (equals == NULL || !parse_number(equals + 1, limit))
-            return wfs_fail(err, EINVAL, "limit '%s' needs a whole number: %s=NUMBER",
-                            names[i].name, names[i].name);
-        return 0;
+    size_t i = 0;
+    while (i < limits->n_own && limits->own[i].limit != limit)
+        i++;
+    return i;
+}
+
+uint64_t limits_own(const struct limits *limits, const struct wfs_limit *limit)
+{
+    const size_t i = index_of(limits, limit);
+    return i < limits->n_own ? limits->own[i].value : limits->is_max ? UINT64_MAX : limit->value;
+}
+
+static bool is_name(const char *name, const char *text, size_t n_text)
+{
+    return strlen(name) == n_text && memcmp(name, text, n_text) == 0;
+}
+
+/* Returns where the value of a limit goes, and its name; NULL: it is not known. */
+static uint64_t *find(struct limits *limits, const char *text, size_t n_text,
+                      const struct wfs_limit *(*own)(size_t i), const char **ret_name)
+{
+    const struct wfs_limit *limit;
+    for (size_t i = 0; i < N_NAMES; i++) {
+        *ret_name = names[i].name;
+        if (is_name(names[i].name, text, n_text))
+            return (uint64_t *)((char *)limits + names[i].offset);
     }
-    return wfs_fail(err, EINVAL, "unknown limit '%s'; known are:%s", wfs_quote_n(text, n_name).text,
+    for (size_t i = 0; (limit = own(i)) != NULL; i++) {
+        const size_t at = index_of(limits, limit);
+        if (!is_name(limit->name, text, n_text))
+            continue;
+        assert(at < LIMITS_OWN_MAX);
+        *ret_name = limit->name;
+        limits->own[at].limit = limit;
+        limits->n_own += at == limits->n_own;
+        return &limits->own[at].value;
+    }
+    return NULL;
+}
+
+static int fail_unknown(const char *text, size_t n_text, const struct wfs_limit *(*own)(size_t i),
+                        struct wfs_error *err)
+{
+    char known[WFS_ERROR_TEXT_MAX] = "";
+    const struct wfs_limit *limit;
+    size_t n = 0;
+    for (size_t i = 0; i < N_NAMES && n < sizeof(known); i++)
+        n += (size_t)snprintf(known + n, sizeof(known) - n, " %s", names[i].name);
+    for (size_t i = 0; (limit = own(i)) != NULL && n < sizeof(known); i++)
+        n += (size_t)snprintf(known + n, sizeof(known) - n, " %s", limit->name);
+    return wfs_fail(err, EINVAL, "unknown limit '%s'; known are:%s", wfs_quote_n(text, n_text).text,
                     known);
+}
+
+int limits_set(struct limits *limits, const char *text, const struct wfs_limit *(*own)(size_t i),
+               struct wfs_error *err)
+{
+    const char *equals = strchr(text, '='), *name;
+    const size_t n_text = equals == NULL ? strlen(text) : (size_t)(equals - text);
+    uint64_t *limit = find(limits, text, n_text, own, &name);
+    if (limit == NULL)
+        return fail_unknown(text, n_text, own, err);
+    return equals != NULL && parse_number(equals + 1, limit)
+               ? 0
+               : wfs_fail(err, EINVAL, "limit '%s' needs a whole number: %s=NUMBER", name, name);
 }

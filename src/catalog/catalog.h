@@ -110,7 +110,9 @@ struct catalog_own {
 struct catalog_output {
     bool is_safe;               /* it must not have names that may run code */
     bool is_state;              /* its tensors are the state of an optimizer, and not parameters */
-    const char *reader_version; /* of what is to read a record; NULL: as the metadata state */
+    const char *reader_version; /* of what is to read a record, unless an option names it; NULL: as
+                                   the metadata state */
+    struct wfs_text *options;   /* that its format declares: names and values */
 };
 
 /* What is not in the catalog, but beside it, for reports. */

@@ -53,9 +53,9 @@ static bool find_option(const struct verb *verb, const char *name, size_t n_name
         if (is_option(option, name, n_name))
             return true;
     }
-    const struct setting *setting = settings_find(name, n_name);
-    if (setting != NULL && takes(verb, setting)) {
-        *ret = (struct args_option){setting->name, setting->argument, setting->help};
+    struct setting setting;
+    if (settings_find(name, n_name, &setting) && takes(verb, &setting)) {
+        *ret = (struct args_option){setting.name, setting.argument, setting.help};
         return true;
     }
     for (size_t i = verb->has_source ? 0 : 1; i < N_COMMON; i++) {
@@ -88,22 +88,26 @@ static void print_option(const char *name, const char *argument, const char *hel
     printf("  %-*s %s\n", N_OPTION_COLUMNS, left, help);
 }
 
-/* The name with dashes. */
-static void flag_name(const char *name, char *ret, size_t n_bytes)
-{
-    snprintf(ret, n_bytes, "%s", name);
-    for (char *at = ret; *at != '\0'; at++)
-        *at = *at == '_' ? '-' : *at;
-}
-
 static void print_settings(enum setting_subject subject)
 {
-    const struct setting *setting;
-    for (size_t i = 0; (setting = settings_row(i)) != NULL; i++) {
+    struct setting setting;
+    for (size_t i = 0; settings_row(i, &setting); i++) {
         char name[SPELLING_NAME_MAX + 1];
-        flag_name(setting->name, name, sizeof(name));
-        if (setting->subject == subject)
-            print_option(name, setting->argument, setting->help);
+        settings_spell(setting.name, '-', name);
+        if (setting.subject == subject)
+            print_option(name, setting.argument,
+                         setting.help != NULL ? setting.help
+                                              : wfs_format_list(WFS_FORMAT_NAMES, " or ").text);
+    }
+}
+
+static void print_directories(void)
+{
+    const struct wfs_format *format;
+    for (size_t i = 0; (format = wfs_format_at(i)) != NULL; i++) {
+        if (format->directory != NULL)
+            printf(" With --format=%s,\nTARGET is a directory: %s.", format->name,
+                   format->directory);
     }
 }
 
@@ -111,8 +115,10 @@ static void print_help(const struct args *args)
 {
     const struct verb *verb = args->verb;
     wrapping_start(false);
-    printf("usage: weightfs %s [OPTION...] %s\n\n%s\n\noptions:\n", args->name, verb->operands,
-           verb->text);
+    printf("usage: weightfs %s [OPTION...] %s\n\n%s", args->name, verb->operands, verb->text);
+    if (verb->lists_directories)
+        print_directories();
+    printf("\n\noptions:\n");
     for (const struct args_option *option = verb->options; option->name != NULL; option++)
         print_option(option->name, option->argument, option->help);
     if (verb->has_output)
@@ -140,7 +146,7 @@ static enum exit_code fail(const struct args *args, const char *problem, const c
 static const char *find_similar(const struct verb *verb, const char *text)
 {
     struct spelling spelling;
-    const struct setting *setting;
+    struct setting setting;
     const struct wfs_view_option *view;
     spelling_start(&spelling, text + strspn(text, "-"));
     for (const struct args_option *option = verb->options; option->name != NULL; option++) {
@@ -148,9 +154,9 @@ static const char *find_similar(const struct verb *verb, const char *text)
             return option->name;
         spelling_try(&spelling, option->name);
     }
-    for (size_t i = 0; (setting = settings_row(i)) != NULL; i++) {
-        if (takes(verb, setting))
-            spelling_try(&spelling, setting->name);
+    for (size_t i = 0; settings_row(i, &setting); i++) {
+        if (takes(verb, &setting))
+            spelling_try(&spelling, setting.name);
     }
     for (size_t i = 0; verb->has_source && (view = wfs_view_option(i)) != NULL; i++)
         spelling_try(&spelling, view->name);
@@ -168,7 +174,7 @@ static enum exit_code refuse_option(const struct args *args, const char *text)
     if (similar == NULL)
         return fail(args, "unknown option", text);
     char name[SPELLING_NAME_MAX + 1];
-    flag_name(similar, name, sizeof(name));
+    settings_spell(similar, '-', name);
     return print_error(EXIT_USAGE, NULL, "unknown option '%s'; did you mean '--%s'?",
                        wfs_quote(text).text, name);
 }
@@ -218,9 +224,9 @@ static enum exit_code apply(struct args *args, const struct args_option *option,
             return fail(args, "--limit needs NAME=N, not", value);
         args->limits[args->settings.load.n_limits++] = value;
     }
-    const struct setting *setting = settings_find(name, n_name);
-    return setting == NULL || !takes(args->verb, setting) ||
-                   settings_apply(&args->settings, setting, value, &err) == 0
+    struct setting setting;
+    return !settings_find(name, n_name, &setting) || !takes(args->verb, &setting) ||
+                   settings_apply(&args->settings, &setting, value, &err) == 0
                ? EXIT_DONE
                : print_error(EXIT_USAGE, NULL, "--%.*s %s", (int)n_name, name, err.text);
 }

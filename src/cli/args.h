@@ -31,6 +31,7 @@ struct verb {
     bool has_source;                /* takes the settings of a source, and the options of views */
     bool has_output;                /* takes the settings of an output */
     bool lists_views;               /* the help text shows the options of views */
+    bool lists_directories;         /* and what formats write into directories, after its text */
     bool is_json;                   /* prints JSON, whose lines are not broken on a terminal */
     struct args_option options[10]; /* of its own; the last one has no name */
     enum exit_code (*run)(const struct args *args);

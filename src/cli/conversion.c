@@ -86,7 +86,7 @@ static enum exit_code choose_format(struct conversion *conversion, struct wfs_er
         return EXIT_DONE;
     exit_code = destination_choose_format(destination, false, err);
     if (exit_code == EXIT_DONE)
-        exit_code = destination_check_version(destination, err);
+        exit_code = destination_check_options(destination, err);
     return exit_code;
 }
 
@@ -282,8 +282,8 @@ const struct verb verb_convert = {
     .text = "Write the tensors and metadata of SOURCE to TARGET, atomically. Reports anything\n"
             "the target format cannot store. The format is inferred from the extension of\n"
             "TARGET. If TARGET is a directory or NAME.index.json, writes shards and an index;\n"
-            "a missing directory is created if the name ends with a slash. With --format=dcp,\n"
-            "TARGET is a directory: a distributed checkpoint of one rank.",
+            "a missing directory is created if the name ends with a slash.",
+    .lists_directories = true,
     .has_source = true,
     .has_output = true,
     .run = run_convert,

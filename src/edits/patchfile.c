@@ -515,8 +515,8 @@ static void put_name(struct strbuf *json, const char *label, const char *key)
 
 /* ---- contents ---- */
 
-/* Those that safetensors stores come first. */
-static bool is_of_safetensors(const struct wfs_tensor *tensor)
+/* Those that the format of a patch stores come first. */
+static bool is_stored_as_it_is(const struct wfs_tensor *tensor)
 {
     return tensor->dtype <= WFS_U64;
 }
@@ -574,7 +574,7 @@ static int add_content(struct writing *writing, const struct patch_edit *edit, b
     if (tensor == NULL || writing->content_names[i] == NULL)
         return -ENOMEM;
     *tensor = *content;
-    if (!is_of_safetensors(content) && add_bytes(writing, content, tensor) < 0)
+    if (!is_stored_as_it_is(content) && add_bytes(writing, content, tensor) < 0)
         return -ENOMEM;
     tensor->key = writing->content_names[i];
     return 0;

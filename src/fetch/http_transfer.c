@@ -12,6 +12,8 @@
 #include "fetch/clock.h"
 #include "fetch/http_place.h"
 
+#include <weightfs/format.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -398,8 +400,9 @@ static void report_refusal(struct http_transfer *transfer)
     if (is_directory && (status == 403 || status == 404))
         strbuf_puts(&text, "; the URL names a directory: name a file in it");
     else if (object->repository != NULL && status == 404)
-        strbuf_printf(&text, "; the %s has no model.safetensors, pytorch_model.bin or .metadata",
-                      http_place_is_repository(object->repository) ? "repository" : "folder");
+        strbuf_printf(&text, "; the %s has no %s",
+                      http_place_is_repository(object->repository) ? "repository" : "folder",
+                      wfs_format_list(WFS_FORMAT_PUBLISHED, " or ").text);
     else
         http_hint(&text, &object->place, &transfer->answer, transfer->is_first,
                   transfer->held.bytes);

@@ -351,6 +351,24 @@ static int purge(struct fitting *fitting)
 
 /* ---- the whole ---- */
 
+static int keep_options(struct wfs_catalog *catalog, const struct wfs_fit_options *options)
+{
+    for (size_t i = 0; i < options->n_options; i++) {
+        const char *value = options->options[i].value;
+        const size_t n_bytes = strlen(value);
+        struct wfs_text *text = arena_calloc(&catalog->arena, 1, sizeof(*text));
+        const char *copy = arena_copy(&catalog->arena, value, n_bytes);
+        if (text == NULL || copy == NULL)
+            return -ENOMEM;
+        *text = (struct wfs_text){.name = options->options[i].option->name,
+                                  .value = copy,
+                                  .n_bytes = n_bytes,
+                                  .next = catalog->output.options};
+        catalog->output.options = text;
+    }
+    return 0;
+}
+
 static int tell_metadata(struct fitting *fitting)
 {
     const char *why =
@@ -369,13 +387,9 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
     const bool is_set = options->is_set && !format->is_directory;
     struct fitting fitting = {catalog, format, ret, is_set, err};
     cleanup(text_index_done) struct text_index names = {0};
-    if (options->burn_version != NULL) {
-        catalog->output.reader_version =
-            arena_copy(&catalog->arena, options->burn_version, strlen(options->burn_version));
-        if (catalog->output.reader_version == NULL)
-            return wfs_fail_memory(err);
-    }
-    int code = tell_backups(&fitting);
+    int code = keep_options(catalog, options);
+    if (code == 0)
+        code = tell_backups(&fitting);
     if (code == 0)
         code = optimizer_fit(catalog, format);
     if (code == 0 && options->is_safe)

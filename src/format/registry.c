@@ -23,7 +23,7 @@ static const struct wfs_format *const formats[] = {
     &format_burnpack, &format_safetensors, &format_pytorch, &format_records, &format_dcp,
 };
 
-enum { N_FORMATS = sizeof(formats) / sizeof(*formats) };
+enum { N_FORMATS = sizeof(formats) / sizeof(*formats), WORDS_MAX = 8 };
 
 static const struct wfs_format *by_content(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 {
@@ -62,10 +62,55 @@ bool wfs_format_can_write(const struct wfs_format *format)
     return format->functions->plan != NULL || format->functions->directory != NULL;
 }
 
+/* Adds the words of a format to a list of them. */
+static size_t add_words(const struct wfs_format *format, enum wfs_format_words words,
+                        const char **list)
+{
+    size_t n = 0;
+    if (words == WFS_FORMAT_PUBLISHED && format->is_published)
+        list[n++] = format->set_name;
+    if (words == WFS_FORMAT_NAMES && wfs_format_can_write(format))
+        list[n++] = format->name;
+    const size_t n_most = format->n_usual > 0 ? format->n_usual : WORDS_MAX;
+    while (words == WFS_FORMAT_ENDINGS && n < n_most && format->extensions[n] != NULL) {
+        list[n] = format->extensions[n];
+        n++;
+    }
+    return n;
+}
+
+struct wfs_format_list wfs_format_list(enum wfs_format_words words, const char *last)
+{
+    struct wfs_format_list ret = {""};
+    const char *list[N_FORMATS * WORDS_MAX];
+    size_t n = 0, n_text = 0;
+    for (size_t i = 0; i < N_FORMATS; i++)
+        n += add_words(formats[i], words, list + n);
+    for (size_t i = 0; i < n && n_text < sizeof(ret.text); i++)
+        n_text += (size_t)snprintf(ret.text + n_text, sizeof(ret.text) - n_text, "%s%s",
+                                   i == 0      ? ""
+                                   : i + 1 < n ? ", "
+                                               : last,
+                                   list[i]);
+    return ret;
+}
+
 int wfs_format_check_tensor(const struct wfs_format *format, const struct wfs_tensor *tensor,
                             struct wfs_error *err)
 {
     return storable_check_tensor(format, tensor, err);
+}
+
+const struct wfs_limit *registry_limit(size_t i)
+{
+    for (size_t f = 0; f < N_FORMATS; f++) {
+        const struct wfs_limit *limit = formats[f]->limits;
+        for (; limit != NULL && limit->name != NULL; limit++) {
+            if (i-- == 0)
+                return limit;
+        }
+    }
+    return NULL;
 }
 
 /* ---- loading ---- */
@@ -239,7 +284,7 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
         context.epoch = options->epoch;
         context.remote = options->remote;
         for (size_t i = 0; i < options->n_limits; i++) {
-            const int code = limits_set(&context.limits, options->limits[i], err);
+            const int code = limits_set(&context.limits, options->limits[i], registry_limit, err);
             if (code < 0)
                 return code;
         }

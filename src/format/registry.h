@@ -18,6 +18,9 @@
 
 extern const struct format_table registry_table;
 
+/* Returns the limits that formats declare one by one; NULL after the last. */
+const struct wfs_limit *registry_limit(size_t i); /* for tests */
+
 /*
  * Loads an open source, recognised by its content. The catalog owns the source; on failure it is
  * freed. Errors as wfs_load.

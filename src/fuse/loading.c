@@ -317,6 +317,7 @@ static int make_tree(struct driver *driver)
         .umask = shown_umask(driver),
         .control_umask = options->uid == driver->owner ? 077 : 0,
         .reserved_key = target->output.format != NULL ? target->output.format->reserved_key : NULL,
+        .reserved_by = target->output.format != NULL ? target->output.format->title : NULL,
         .texts = driver->texts,
         .n_texts = DRIVER_N_TEXTS,
         .allows_large = options->settings.allows_large,

@@ -106,14 +106,14 @@ static const char *find_similar(const char *option)
 {
     struct spelling spelling;
     const struct wfs_view_option *known;
-    const struct setting *setting;
+    struct setting setting;
     spelling_start(&spelling, option);
     for (size_t i = 0; i < N_RULES; i++)
         spelling_try(&spelling, rules[i].name);
     for (size_t i = 0; i < N_IGNORED; i++)
         spelling_try(&spelling, ignored[i]);
-    for (size_t i = 0; (setting = settings_row(i)) != NULL; i++)
-        spelling_try(&spelling, setting->name);
+    for (size_t i = 0; settings_row(i, &setting); i++)
+        spelling_try(&spelling, setting.name);
     for (size_t i = 0; (known = wfs_view_option(i)) != NULL; i++)
         spelling_try(&spelling, known->name);
     return spelling.best;
@@ -277,9 +277,9 @@ static bool parse_option(struct mount_options *options, const char *option)
         if (is_named(option, ignored[i]))
             return true;
     }
-    const struct setting *setting = settings_find(option, strcspn(option, "="));
-    if (setting != NULL)
-        return apply_setting(options, setting, option);
+    struct setting setting;
+    if (settings_find(option, strcspn(option, "="), &setting))
+        return apply_setting(options, &setting, option);
     if (!is_of_view(option))
         return refuse_option(option);
     options->views[options->n_views++] = option;

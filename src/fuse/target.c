@@ -231,11 +231,9 @@ int target_check(struct target *target, const struct mount_options *options,
         return log_failure(EXIT_USAGE,
                            "mount option 'rw' cannot replace an index that is not named "
                            "NAME.index.json; use output=DIR");
-    if (output->is_source && container->is_read_only)
-        return log_failure(EXIT_USAGE,
-                           "mount option 'rw' cannot replace a record in gzip or JSON, because "
-                           "records are written as plain .mpk; use output=NAME.mpk");
-    enum exit_code exit_code = destination_check_version(output, &err);
+    if (output->is_source && container->read_only != NULL)
+        return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace %s", container->read_only);
+    enum exit_code exit_code = destination_check_options(output, &err);
     if (exit_code == EXIT_DONE && !target->is_published)
         exit_code = destination_check_backup(output, target->path, catalog, &err);
     if (exit_code != EXIT_DONE)
@@ -300,8 +298,10 @@ static void print_mount(struct strbuf *out, const struct target *target,
     if (options->settings.load.has_epoch)
         strbuf_printf(out, "#option flag epoch=%llu\n",
                       (unsigned long long)options->settings.load.epoch);
-    if (options->settings.fit.burn_version != NULL)
-        strbuf_printf(out, "#option flag burn_version=%s\n", options->settings.fit.burn_version);
+    const struct wfs_fit_options *fit = &options->settings.fit;
+    for (size_t i = 0; i < fit->n_options; i++)
+        strbuf_printf(out, "#option flag %s=%s\n", fit->options[i].option->name,
+                      fit->options[i].value);
     const struct wfs_backup *backup = &options->settings.backup;
     if (backup->control != WFS_BACKUP_NONE)
         strbuf_printf(out, "#option flag backup=%s\n", settings_backup_name(backup));

@@ -12,33 +12,32 @@
 enum sentence {
     NO_FORMAT,
     NO_FORMAT_OF_SET,
-    WRONG_VERSION,
+    WRONG_OPTION,
     WRONG_SIZE,
     PLANTED,
     IS_SOURCE,
     IS_TAKEN,
 };
 
-/* The sentence of a verb and of a mount; "%1$s" is the path. */
+/* The sentence of a verb and of a mount; "%1$s" is the path, or the option. */
 static const struct {
     bool is_usage; /* it is about the command line, not about the file */
     const char *text[2];
 } sentences[] = {
     [NO_FORMAT] = {true,
                    {"cannot infer the format from the name '%1$s': use --format, or 'NAME/' for a "
-                    "directory of shards; known are .safetensors, .bpk, .pth, .pt, .bin, .ckpt and "
-                    ".mpk",
+                    "directory of shards; known are %2$s",
                     "cannot infer the format from the name '%1$s': use -o format=NAME, or '%1$s/' "
                     "for a directory of shards"}},
     [NO_FORMAT_OF_SET] =
         {true,
          {"cannot infer the format of '%1$s' from the name of its source: use --format with "
-          "safetensors, pytorch, burnpack or dcp",
+          "%2$s",
           "cannot infer the format of '%1$s' from the name of its source: use -o format=NAME, with "
-          "safetensors, pytorch, burnpack or dcp"}},
-    [WRONG_VERSION] = {true,
-                       {"--burn-version applies to .mpk files only",
-                        "mount option 'burn_version' applies to .mpk files only"}},
+          "%2$s"}},
+    [WRONG_OPTION] = {true,
+                      {"--%1$s applies to %2$s files only",
+                       "mount option '%1$s' applies to %2$s files only"}},
     [WRONG_SIZE] = {true,
                     {"--max-shard-size needs a directory or NAME.index.json as TARGET",
                      "mount option 'max_shard_size' needs an output that is a directory or "
@@ -54,9 +53,10 @@ static enum exit_code exit_of_file(const struct destination *destination)
 }
 
 static enum exit_code fail(const struct destination *destination, enum sentence sentence,
-                           const char *path, struct wfs_error *err)
+                           const char *path, const char *other, struct wfs_error *err)
 {
-    wfs_fail(err, EINVAL, sentences[sentence].text[destination->speaker], wfs_quote(path).text);
+    wfs_fail(err, EINVAL, sentences[sentence].text[destination->speaker], wfs_quote(path).text,
+             other);
     return sentences[sentence].is_usage ? EXIT_USAGE : exit_of_file(destination);
 }
 
@@ -67,7 +67,8 @@ enum exit_code destination_find(struct destination *destination, const char *sou
     if (wfs_output_index(destination->typed, source, &destination->format, &destination->index) < 0)
         return exit_of_errno(-wfs_fail_memory(err));
     return destination->index != NULL && destination->format == NULL
-               ? fail(destination, NO_FORMAT_OF_SET, destination->typed, err)
+               ? fail(destination, NO_FORMAT_OF_SET, destination->typed,
+                      wfs_format_list(WFS_FORMAT_NAMES, " or ").text, err)
                : EXIT_DONE;
 }
 
@@ -78,28 +79,51 @@ enum exit_code destination_choose_format(struct destination *destination, bool c
         destination->format = wfs_format_by_path(destination->typed);
     return destination->format != NULL || can_keep
                ? EXIT_DONE
-               : fail(destination, NO_FORMAT, destination->typed, err);
+               : fail(destination, NO_FORMAT, destination->typed,
+                      wfs_format_list(WFS_FORMAT_ENDINGS, " and ").text, err);
 }
 
-enum exit_code destination_check_version(const struct destination *destination,
+/* Returns the ending of the files that an option is for; NULL: those of the format. */
+static const char *other_ending(const struct wfs_option *option, const struct wfs_format *format)
+{
+    for (size_t i = 0; wfs_format_at(i) != NULL; i++) {
+        const struct wfs_option *known = wfs_format_at(i)->options;
+        while (known != NULL && known->name != NULL && known != option)
+            known++;
+        if (known == option)
+            return wfs_format_at(i) == format ? NULL : wfs_format_at(i)->extensions[0];
+    }
+    return NULL;
+}
+
+enum exit_code destination_check_options(const struct destination *destination,
                                          struct wfs_error *err)
 {
-    return destination->settings->fit.burn_version == NULL || destination->format->has_fillers
-               ? EXIT_DONE
-               : fail(destination, WRONG_VERSION, destination->typed, err);
+    const struct wfs_fit_options *fit = &destination->settings->fit;
+    for (size_t i = 0; i < fit->n_options; i++) {
+        char name[SPELLING_NAME_MAX + 1];
+        const char *ending = other_ending(fit->options[i].option, destination->format);
+        if (ending == NULL)
+            continue;
+        settings_spell(fit->options[i].option->name,
+                       destination->speaker == DESTINATION_OF_VERB ? '-' : '_', name);
+        return fail(destination, WRONG_OPTION, name, ending, err);
+    }
+    return EXIT_DONE;
 }
 
 enum exit_code destination_check_size(const struct destination *destination, struct wfs_error *err)
 {
     return destination->index != NULL || destination->settings->max_shard == 0
                ? EXIT_DONE
-               : fail(destination, WRONG_SIZE, destination->typed, err);
+               : fail(destination, WRONG_SIZE, destination->typed, NULL, err);
 }
 
 enum exit_code destination_check_links(const struct destination *destination, const char *path,
                                        struct wfs_error *err)
 {
-    return path_check_links(path) == -EACCES ? fail(destination, PLANTED, path, err) : EXIT_DONE;
+    return path_check_links(path) == -EACCES ? fail(destination, PLANTED, path, NULL, err)
+                                             : EXIT_DONE;
 }
 
 enum exit_code destination_choose_replacement(struct destination *destination,
@@ -119,7 +143,7 @@ enum exit_code destination_choose_replacement(struct destination *destination,
     return is_mount || !destination->is_taken
                ? EXIT_DONE
                : fail(destination, destination->is_source ? IS_SOURCE : IS_TAKEN,
-                      destination->typed, err);
+                      destination->typed, NULL, err);
 }
 
 enum exit_code destination_check_backup(const struct destination *destination, const char *path,

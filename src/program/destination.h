@@ -47,7 +47,7 @@ enum exit_code destination_choose_format(struct destination *destination, bool c
                                          struct wfs_error *err);
 
 /* Checks the options that not every output has, once the format is known. */
-enum exit_code destination_check_version(const struct destination *destination,
+enum exit_code destination_check_options(const struct destination *destination,
                                          struct wfs_error *err);
 enum exit_code destination_check_size(const struct destination *destination, struct wfs_error *err);
 

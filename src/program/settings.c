@@ -8,28 +8,20 @@
 
 #include <weightfs/size.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The releases of Burn with recorders: 0.8 to 0.21. */
-enum { BURN_FIRST = 8, BURN_LAST = 21 };
-
 int settings_parse_format(const char *name, const struct wfs_format **ret, struct wfs_error *err)
 {
-    char names[128] = "";
     *ret = wfs_format_by_name(name);
-    if (*ret != NULL)
-        return 0;
-    const struct wfs_format *format;
-    for (size_t i = 0; (format = wfs_format_at(i)) != NULL; i++) {
-        const size_t n = strlen(names);
-        if (wfs_format_can_write(format))
-            snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", format->name);
-    }
-    return wfs_fail(err, EINVAL, "must be one of %s, not '%s'", names, wfs_quote(name).text);
+    return *ret != NULL
+               ? 0
+               : wfs_fail(err, EINVAL, "must be one of %s, not '%s'",
+                          wfs_format_list(WFS_FORMAT_NAMES, ", ").text, wfs_quote(name).text);
 }
 
 static int apply_format(struct settings *settings, const char *value, struct wfs_error *err)
@@ -104,18 +96,6 @@ static int apply_max_shard(struct settings *settings, const char *value, struct 
                           wfs_quote(value).text);
 }
 
-static int apply_burn_version(struct settings *settings, const char *value, struct wfs_error *err)
-{
-    unsigned minor;
-    char dot = '.';
-    const int n = sscanf(value, "0.%2u%c", &minor, &dot);
-    if (n < 1 || dot != '.' || minor < BURN_FIRST || minor > BURN_LAST)
-        return wfs_fail(err, EINVAL, "must be a version from 0.%d to 0.%d, not '%s'", BURN_FIRST,
-                        BURN_LAST, wfs_quote(value).text);
-    settings->fit.burn_version = value;
-    return 0;
-}
-
 static int apply_epoch(struct settings *settings, const char *value, struct wfs_error *err)
 {
     char *end;
@@ -183,8 +163,6 @@ static int apply_timeout(struct settings *settings, const char *value, struct wf
 static const struct setting rows[] = {
     {"backup", "[CONTROL]", "keep what is replaced: simple, numbered, existing", SETTING_OF_OUTPUT,
      apply_backup},
-    {"burn_version", "0.N", "the Burn, 0.8 to 0.21, that is to read a .mpk", SETTING_OF_OUTPUT,
-     apply_burn_version},
     {"cache", "DIR", "keep what is fetched of URLs in DIR", SETTING_OF_SOURCE, apply_cache},
     {"cache_size", "SIZE", "let the cache take at most about SIZE", SETTING_OF_SOURCE,
      apply_cache_size},
@@ -193,8 +171,7 @@ static const struct setting rows[] = {
      apply_epoch},
     {"escape_nul", NULL, "show a NUL in a key as %00", SETTING_OF_SOURCE, FLAG(load.escapes_nul)},
     {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, FLAG(load.force)},
-    {"format", "NAME", "safetensors, pytorch, burnpack, mpk or dcp", SETTING_OF_OUTPUT,
-     apply_format},
+    {"format", "NAME", NULL, SETTING_OF_OUTPUT, apply_format},
     {"large", NULL, "allow a TARGET over 16 times larger than SOURCE", SETTING_OF_OUTPUT,
      FLAG(allows_large)},
     {"max_shard_size", "SIZE", "start a new shard at SIZE, such as 5GB or 500MiB",
@@ -217,14 +194,63 @@ static const struct setting rows[] = {
 
 enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
 
-const struct setting *settings_row(size_t i)
+/* Returns the rows of the table, then those that formats declare. */
+static bool row_at(size_t i, struct setting *ret)
 {
-    return i < N_ROWS ? &rows[i] : NULL;
+    const struct wfs_format *format;
+    if (i < N_ROWS) {
+        *ret = rows[i];
+        return true;
+    }
+    i -= N_ROWS;
+    for (size_t f = 0; (format = wfs_format_at(f)) != NULL; f++) {
+        const struct wfs_option *option = format->options;
+        for (; option != NULL && option->name != NULL; option++) {
+            if (i-- > 0)
+                continue;
+            *ret = (struct setting){.name = option->name,
+                                    .argument = option->argument,
+                                    .help = option->help,
+                                    .subject = SETTING_OF_OUTPUT,
+                                    .option = option};
+            return true;
+        }
+    }
+    return false;
+}
+
+bool settings_row(size_t i, struct setting *ret)
+{
+    struct setting other;
+    for (size_t k = 0; row_at(k, ret); k++) {
+        size_t n_before = 0;
+        for (size_t m = 0; row_at(m, &other); m++)
+            n_before += strcmp(other.name, ret->name) < 0;
+        if (n_before == i)
+            return true;
+    }
+    return false;
+}
+
+/* Takes the value of an option that a format declares. */
+static int apply_option(struct wfs_fit_options *fit, const struct wfs_option *option,
+                        const char *value, struct wfs_error *err)
+{
+    size_t i = 0;
+    while (i < fit->n_options && fit->options[i].option != option)
+        i++;
+    assert(i < WFS_OPTIONS_MAX);
+    fit->options[i].option = option;
+    fit->options[i].value = value;
+    fit->n_options += i == fit->n_options;
+    return option->check(value, err);
 }
 
 int settings_apply(struct settings *settings, const struct setting *setting, const char *value,
                    struct wfs_error *err)
 {
+    if (setting->option != NULL)
+        return apply_option(&settings->fit, setting->option, value, err);
     if (setting->apply != NULL)
         return setting->apply(settings, value, err);
     bool *flag = (bool *)((char *)settings + setting->flag);
@@ -253,13 +279,19 @@ bool settings_is_name(const char *name, const char *given, size_t n_given)
     return true;
 }
 
-const struct setting *settings_find(const char *name, size_t n_name)
+bool settings_find(const char *name, size_t n_name, struct setting *ret)
 {
-    for (size_t i = 0; i < N_ROWS; i++) {
-        if (settings_is_name(rows[i].name, name, n_name))
-            return &rows[i];
-    }
-    return NULL;
+    size_t i = 0;
+    while (row_at(i, ret) && !settings_is_name(ret->name, name, n_name))
+        i++;
+    return row_at(i, ret);
+}
+
+void settings_spell(const char *name, char between, char *ret)
+{
+    snprintf(ret, SPELLING_NAME_MAX + 1, "%s", name);
+    for (char *at = ret; *at != '\0'; at++)
+        *at = *at == '_' || *at == '-' ? between : *at;
 }
 
 /* ---- spelling ---- */

@@ -35,11 +35,12 @@ struct setting {
     const char *name;     /* with underscores; flags of verbs have dashes in their place */
     const char *argument; /* what stands for the value in a help text, in brackets where it may be
                              left out; NULL: takes none */
-    const char *help;     /* one line */
+    const char *help;     /* one line; NULL: it is one of the formats */
     enum setting_subject subject;
     int (*apply)(struct settings *settings, const char *value, struct wfs_error *err);
     size_t flag; /* offset of what becomes true, where there is no function: by the option, or by
                     the second word where the argument is one of two */
+    const struct wfs_option *option; /* of a format that declares it; NULL: none does */
 };
 
 /* Takes the value, borrowed and NULL where none was given, into the settings. -EINVAL, and what the
@@ -47,15 +48,20 @@ struct setting {
 int settings_apply(struct settings *settings, const struct setting *setting, const char *value,
                    struct wfs_error *err);
 
-/* Returns the rows one by one, in the order of their names; NULL after the last. */
-const struct setting *settings_row(size_t i);
+/* Returns the rows one by one, in the order of their names, those that formats declare among them.
+ * False after the last. */
+bool settings_row(size_t i, struct setting *ret);
+
+/* Spells the name of a setting with dashes as flags have them, or underscores. ret has room for
+ * SPELLING_NAME_MAX and a NUL. */
+void settings_spell(const char *name, char between, char *ret);
 
 /* Returns whether a given name is that of a setting or option; it may have dashes as underscores.
  */
 bool settings_is_name(const char *name, const char *given, size_t n_given);
 
-/* Returns the row with that name, where a dash is as good as an underscore; NULL: none. */
-const struct setting *settings_find(const char *name, size_t n_name);
+/* Finds the row with that name, where a dash is as good as an underscore. */
+bool settings_find(const char *name, size_t n_name, struct setting *ret);
 
 /* Returns whether an option whose help has that argument must have a value. */
 bool settings_needs_value(const char *argument);

@@ -81,8 +81,9 @@ static int check_key(const struct listing *listing, const struct outline *outlin
     if (twin != TEXT_INDEX_NONE)
         return fail_twins(listing, outline->items[twin].entry, item);
     if (reserved != NULL && strcmp(item->key, reserved) == 0)
-        return fail_path(listing, item->entry, EINVAL,
-                         "gives a key that safetensors reserves: rename it");
+        return wfs_fail(listing->err, EINVAL, "'%s' gives a key that %s reserves: rename it",
+                        entry_quoted(listing->tree, item->entry).text,
+                        listing->tree->options.reserved_by);
     return 0;
 }
 

@@ -63,10 +63,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         abort();
     limits_init(&context.limits);
     context.limits.opcodes = context.limits.values = 4000;
-    context.limits.chunks = context.limits.tensors = 1000;
+    context.limits.tensors = 1000;
+    limits_set(&context.limits, "chunks=1000", registry_limit, NULL);
     context.limits.text = 65536;
     context.limits.index_memory = 64 << 20;
-    context.limits.items = is_late ? 0 : 1000;
+    limits_set(&context.limits, is_late ? "items=0" : "items=1000", registry_limit, NULL);
     const int code = dcp_load(folder, &context, &catalog, &err);
     if (code < 0 && (err.code != -code || err.text[0] == '\0' || strchr(err.text, '\n') != NULL))
         abort();

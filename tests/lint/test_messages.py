@@ -149,3 +149,9 @@ def test_a_number_without_a_plural_is_not_found(text):
 @pytest.mark.parametrize('text', ['there is no index', 'the tensor is no longer readable', 'unknown limit; there are: a b'])
 def test_plain_english_is_not_found(text):
     assert list(problems(text, 'messages')) == []
+
+
+def test_every_limit_is_documented():
+    known = weightfs('ls', '--limit=x=1', ROOT / 'README.md', code=2).error.partition('known are: ')[2].split()
+    pages = ''.join(path.read_text() for path in PAGES)
+    assert len(known) > 20 and [name for name in known if '`%s`' % name not in pages and '.It Li %s ' % name not in pages] == []

@@ -2,9 +2,9 @@
 /*
  * A toy format of vectors of bytes:
  *
- *     "TOY1"  { n_key, key, n_bytes, bytes }...
+ *     "TOY"  edition  { n_key, key, n_bytes, bytes }...
  *
- * where both numbers are one byte.
+ * where both numbers are one byte. The edition is a digit, which an option chooses.
  */
 #include "format/toy/toy.h"
 
@@ -13,13 +13,23 @@
 
 #include "format/core/layout.h"
 
-enum { N_MAGIC = 4 };
+enum { N_MAGIC = 4 }; /* with the edition */
 
-static const char magic[N_MAGIC] = {'T', 'O', 'Y', '1'};
+static const struct wfs_limit limits[] = {{"toy_vectors", 100, "vectors of a toy"}, {0}};
+
+static int check_edition(const char *value, struct wfs_error *err)
+{
+    return value[0] >= '1' && value[0] <= '9' && value[1] == '\0'
+               ? 0
+               : wfs_fail(err, EINVAL, "must be a digit from 1 to 9, not '%s'", value);
+}
+
+static const struct wfs_option options[] = {
+    {"toy_edition", "N", "the edition of a toy", check_edition}, {0}};
 
 static bool probe(const uint8_t *head, size_t n_head, uint64_t n_bytes)
 {
-    return n_head >= N_MAGIC && memcmp(head, magic, N_MAGIC) == 0;
+    return n_head >= N_MAGIC && memcmp(head, "TOY", 3) == 0;
 }
 
 static int read_piece(struct source *source, uint64_t *at, uint8_t *room, uint8_t *ret_n,
@@ -36,11 +46,15 @@ static int load(struct source *source, const struct load_context *context,
 {
     static const struct wfs_container container = {.name = "toy"};
     uint8_t room[256], n;
+    const uint64_t n_most = limits_own(&context->limits, &limits[0]);
     catalog->container = &container;
     for (uint64_t at = N_MAGIC; at < source->n_bytes;) {
         int code = read_piece(source, &at, room, &n, err);
         if (code < 0)
             return code;
+        if (catalog->n_tensors == n_most)
+            return wfs_fail(err, E2BIG, "more than %llu vectors (limit %s)",
+                            (unsigned long long)n_most, limits[0].name);
         struct wfs_tensor *tensor =
             catalog_reserve(catalog, catalog->n_tensors + 1) < 0 ? NULL : catalog_add(catalog);
         if (tensor == NULL ||
@@ -68,7 +82,9 @@ static bool stores(const struct wfs_tensor *tensor)
 
 static int plan(const struct wfs_catalog *catalog, struct wfs_layout *layout, struct wfs_error *err)
 {
-    if (layout_add_bytes(layout, 0, magic, N_MAGIC) < 0)
+    const struct wfs_text *edition = catalog->output.options;
+    char *magic = arena_print(&layout->arena, "TOY%s", edition == NULL ? "1" : edition->value);
+    if (magic == NULL || layout_add_bytes(layout, 0, magic, N_MAGIC) < 0)
         return wfs_fail_memory(err);
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
@@ -100,5 +116,7 @@ const struct wfs_format format_toy = {
     .title = "Toy",
     .extensions = extensions,
     .set_name = "model.toy",
+    .limits = limits,
+    .options = options,
     .functions = &functions,
 };

@@ -179,7 +179,7 @@ static void limits_hold_at_n_and_not_at_n_plus_1(void)
         struct load_context context = default_context();
         char text[64];
         snprintf(text, sizeof(text), "%s=%" PRIu64, cases[i].limit, cases[i].fits);
-        check_int(limits_set(&context.limits, text, NULL), 0);
+        check_int(limits_set(&context.limits, text, registry_limit, NULL), 0);
         struct loaded loaded = load(file, &context);
         check(loaded.code == 0 || strncmp(loaded.err.text, "MetadataIncomplete", 18) == 0);
         wfs_catalog_free(loaded.catalog);
@@ -187,7 +187,7 @@ static void limits_hold_at_n_and_not_at_n_plus_1(void)
         if (cases[i].error != NULL) {
             const uint64_t less = cases[i].fits == 5000 ? 4000 : cases[i].fits - 1;
             snprintf(text, sizeof(text), "%s=%" PRIu64, cases[i].limit, less);
-            check_int(limits_set(&context.limits, text, NULL), 0);
+            check_int(limits_set(&context.limits, text, registry_limit, NULL), 0);
             loaded = load(file, &context);
             check_int(loaded.code, -E2BIG);
             check_str(loaded.err.text, cases[i].error);
@@ -202,14 +202,14 @@ static void limits_are_set_by_name(void)
     struct wfs_error err = {0};
     limits_init(&limits);
     check_uint(limits.header, 100000000);
-    check_int(limits_set(&limits, "header=18446744073709551615", &err), 0);
+    check_int(limits_set(&limits, "header=18446744073709551615", registry_limit, &err), 0);
     check_uint(limits.header, UINT64_MAX);
     static const char *const bad[] = {"header",    "header=",   "header=-1",
                                       "header=1x", "=1",        "",
                                       "heade=1",   "headers=1", "header=18446744073709551616"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         err = (struct wfs_error){0};
-        check_int(limits_set(&limits, bad[i], &err), -EINVAL);
+        check_int(limits_set(&limits, bad[i], registry_limit, &err), -EINVAL);
         check(strstr(err.text, "header") != NULL);
     }
     check_uint(limits.header, UINT64_MAX);

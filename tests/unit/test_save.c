@@ -209,6 +209,39 @@ static void what_nobody_could_read_back_is_refused(void)
     check_refused(catalog, EIO, "tensor 'z' cannot be read: its data is lost");
 }
 
+/* A limit of one format with the name of another one could not be set. */
+static void limits_of_formats_are_found_by_their_names(void)
+{
+    const struct wfs_limit *limit;
+    struct limits limits;
+    char text[64];
+    limits_init(&limits);
+    for (size_t i = 0; (limit = registry_limit(i)) != NULL; i++) {
+        check_uint(limits_own(&limits, limit), limit->value);
+        snprintf(text, sizeof(text), "%s=%zu", limit->name, 1 + i);
+        check_int(limits_set(&limits, text, registry_limit, NULL), 0);
+        check(limit->reason[0] != '\0');
+    }
+    check(limits.n_own <= LIMITS_OWN_MAX);
+    for (size_t i = 0; (limit = registry_limit(i)) != NULL; i++)
+        check_uint(limits_own(&limits, limit), 1 + i);
+    const struct listing_limits listing = {0};
+    limits_max(&limits, &listing);
+    for (size_t i = 0; (limit = registry_limit(i)) != NULL; i++)
+        check_uint(limits_own(&limits, limit), UINT64_MAX);
+}
+
+static void no_more_options_than_there_is_room_for(void)
+{
+    const struct wfs_format *format;
+    size_t n = 0;
+    for (size_t i = 0; (format = wfs_format_at(i)) != NULL; i++) {
+        for (const struct wfs_option *o = format->options; o != NULL && o->name != NULL; o++)
+            n++;
+    }
+    check(n > 0 && n <= WFS_OPTIONS_MAX);
+}
+
 static void every_format_checks_the_size_of_a_tensor(void)
 {
     static const uint64_t odd[] = {3};
@@ -579,6 +612,8 @@ int main(void)
     check_run(tensors_are_ordered_by_dtype_then_key);
     check_run(metadata_is_sorted_escaped_and_never_empty);
     check_run(what_nobody_could_read_back_is_refused);
+    check_run(limits_of_formats_are_found_by_their_names);
+    check_run(no_more_options_than_there_is_room_for);
     check_run(every_format_checks_the_size_of_a_tensor);
     check_run(headers_end_at_100_million_bytes);
     check_run(any_range_of_a_layout_is_a_slice_of_the_whole);

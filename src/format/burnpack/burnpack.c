@@ -21,6 +21,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum own_limit { CBOR, CBOR_DEPTH, TENSORS };
+
+static const struct wfs_limit own_limits[] = {
+    [CBOR] = {"cbor", 104857600, "bytes of metadata, as Burn; so are the next two"},
+    [CBOR_DEPTH] = {"cbor_depth", 128, "nesting of the metadata"},
+    [TENSORS] = {"burnpack_tensors", 100000, "tensors of a Burnpack"},
+    {0}};
+
+static uint64_t limit_of(const struct burnpack_load *load, enum own_limit which)
+{
+    return limits_own(&load->context->limits, &own_limits[which]);
+}
+
 static struct wfs_quoted quote(const struct cbor_span *span)
 {
     return wfs_quote_n(span->bytes, span->n_bytes);
@@ -321,7 +334,7 @@ static bool scheme_text(struct burnpack_load *load, const struct burnpack_draft 
     cleanup(build_done) struct build build = {.graph = &graph};
     cleanup(cborin_done) struct cbor_in in;
     memcpy(copy, bytes, n_bytes);
-    cborin_init(&in, copy, n_bytes, load->context->limits.cbor_depth);
+    cborin_init(&in, copy, n_bytes, limit_of(load, CBOR_DEPTH));
     const bool is_built = build_scheme(&in, &build);
     if (!is_built && in.error != NULL && !in.is_out_of_memory)
         return cborin_fail(&load->in, "its quantization scheme cannot be expressed as JSON");
@@ -548,16 +561,16 @@ static void add_attrs(struct burnpack_load *load, const struct burnpack_draft *d
 
 static int check_key(const struct burnpack_load *load, const struct cbor_span *key)
 {
-    const struct limits *limits = &load->context->limits;
+    const struct limits *common = &load->context->limits;
     const size_t n_tensors = load->catalog->n_tensors;
-    if (n_tensors >= limits->burnpack_tensors || n_tensors >= limits->tensors)
+    if (n_tensors >= limit_of(load, TENSORS) || n_tensors >= common->tensors)
         return wfs_fail(load->err, E2BIG, "it has more than %s (limit %s)",
                         wfs_count(n_tensors, "tensor").text,
-                        n_tensors >= limits->tensors ? "tensors" : "burnpack_tensors");
-    if (key->n_bytes > limits->key)
+                        n_tensors >= common->tensors ? "tensors" : own_limits[TENSORS].name);
+    if (key->n_bytes > common->key)
         return wfs_fail(load->err, E2BIG, "the key '%s' is longer than %s (limit key)",
                         wfs_quote_n(key->bytes, key->n_bytes).text,
-                        wfs_count(limits->key, "byte").text);
+                        wfs_count(common->key, "byte").text);
     return 0;
 }
 
@@ -644,7 +657,7 @@ static int check_magic(const struct burnpack_load *load, const uint8_t *header)
 
 static int check_length(const struct burnpack_load *load)
 {
-    const uint64_t limit = load->context->limits.cbor, n_bytes = load->source->n_bytes;
+    const uint64_t limit = limit_of(load, CBOR), n_bytes = load->source->n_bytes;
     if (load->n_cbor > limit)
         return wfs_fail(load->err, E2BIG,
                         "its metadata has %s, the limit is %" PRIu64 " (limit cbor)",
@@ -686,7 +699,7 @@ static int read_cbor(struct burnpack_load *load)
     if (source_read(load->source, BURNPACK_HEADER, load->cbor, (size_t)load->n_cbor) < 0)
         return wfs_fail(load->err, EIO, "cannot read its metadata of %s",
                         wfs_count(load->n_cbor, "byte").text);
-    cborin_init(&load->in, load->cbor, (size_t)load->n_cbor, load->context->limits.cbor_depth);
+    cborin_init(&load->in, load->cbor, (size_t)load->n_cbor, limit_of(load, CBOR_DEPTH));
     return 0;
 }
 
@@ -745,5 +758,6 @@ const struct wfs_format format_burnpack = {
     .needs_utf8 = true,
     .keeps_metadata = true,
     .keeps_param_ids = true,
+    .limits = own_limits,
     .functions = &functions,
 };

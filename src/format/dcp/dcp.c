@@ -222,7 +222,7 @@ static int fill_catalog(struct dcp_reading *r)
     int code = dcp_table_fill(r);
     if (code < 0)
         return code;
-    const uint64_t n_most = r->context->limits.items;
+    const uint64_t n_most = limits_own(&r->context->limits, &dcp_limits[DCP_LIMIT_ITEMS]);
     r->catalog->own->verify = verify;
     code = dcp_assembly_new(r->folder, &r->tables, &r->catalog->own->assembled);
     if (code == 0)
@@ -605,6 +605,9 @@ const struct wfs_format format_dcp = {
     .set_name = metadata_name,
     .convention = WFS_CONVENTION_TORCH,
     .values = WFS_VALUES_ANY,
+    .directory = "a distributed checkpoint of one rank",
     .is_directory = true,
+    .is_published = true,
+    .limits = dcp_limits,
     .functions = &functions,
 };

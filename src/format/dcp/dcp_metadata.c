@@ -103,15 +103,25 @@ enum { TABLE_SHIFT = 30, TABLE_CHUNK = 0, TABLE_INDEX = 1, TABLE_STORAGE = 2 };
 
 #define ROW_MASK ((1u << TABLE_SHIFT) - 1)
 
+const struct wfs_limit dcp_limits[] = {
+    [DCP_LIMIT_METADATA] = {"metadata", 1073741824,
+                            "bytes of a .metadata; those of 1.5 M chunks take 270 MB"},
+    [DCP_LIMIT_CHUNKS] =
+        {"chunks", 16777216,
+         "chunks of a distributed checkpoint; 2,000 tensors, AdamW, 256 ranks: 1.5 M"},
+    [DCP_LIMIT_ITEMS] = {"items", 32768,
+                         "chunks that are looked at when a checkpoint is loaded; of more, none is"},
+    {0}};
+
 void dcp_metadata_init(struct dcp_metadata *metadata, const struct limits *limits)
 {
     enum { PART_FOR_NUMBERS = 32 }; /* of the memory: a number has 8 bytes, and arrays double */
     *metadata = (struct dcp_metadata){
         .arena = {.limit = limits->index_memory},
-        .n_bytes_left = limits->metadata,
+        .n_bytes_left = limits_own(limits, &dcp_limits[DCP_LIMIT_METADATA]),
         .n_most_rank = limits->rank,
         .n_most_texts = limits->tensors,
-        .n_most_rows = limits->chunks + limits->tensors,
+        .n_most_rows = limits_own(limits, &dcp_limits[DCP_LIMIT_CHUNKS]) + limits->tensors,
         .n_most_numbers = limits->index_memory / PART_FOR_NUMBERS,
     };
 }
@@ -354,7 +364,7 @@ int dcp_metadata_read(struct dcp_metadata *m, const struct source *source,
     if (source->n_bytes > m->n_bytes_left)
         return wfs_fail(err, E2BIG, "%s, above the limit of %llu (metadata)",
                         wfs_count(source->n_bytes, "byte").text,
-                        (unsigned long long)limits->metadata);
+                        (unsigned long long)limits_own(limits, &dcp_limits[DCP_LIMIT_METADATA]));
     m->n_bytes_left -= source->n_bytes;
     if (array_reserve(&m->roots, sizeof(*m->roots), m->n_roots, 1, &m->n_root_room) < 0)
         return wfs_fail_memory(err);

@@ -11,6 +11,9 @@
 #include "value/value.h"
 #include <weightfs/error.h>
 
+enum dcp_limit { DCP_LIMIT_METADATA, DCP_LIMIT_CHUNKS, DCP_LIMIT_ITEMS };
+extern const struct wfs_limit dcp_limits[];
+
 /* The classes of PyTorch whose objects describe a distributed checkpoint, known by their names. */
 enum dcp_class {
     DCP_OTHER = 1, /* not one of these */

@@ -118,6 +118,7 @@ static int add_box(struct joining *j, struct piece *piece, const struct dcp_shar
 static int add_pieces(struct joining *j, const struct wfs_catalog *part, const char *name,
                       const struct dcp_sharding *sharding)
 {
+    const uint64_t n_most = limits_own(&j->context->limits, &dcp_limits[DCP_LIMIT_CHUNKS]);
     for (size_t i = 0; i < part->n_tensors; i++) {
         const struct wfs_tensor *tensor = &part->tensors[i];
         const struct dcp_sharding_offsets *offsets =
@@ -125,9 +126,9 @@ static int add_pieces(struct joining *j, const struct wfs_catalog *part, const c
         if (sharding != NULL && offsets == NULL)
             return wfs_fail(j->err, EBADMSG, "'%s': DCP_SHARDING_INFO does not have the key '%s'",
                             wfs_quote(name).text, wfs_quote(tensor->key).text);
-        if (j->n_pieces >= j->context->limits.chunks)
+        if (j->n_pieces >= n_most)
             return wfs_fail(j->err, E2BIG, "more than %s of tensors (limit chunks)",
-                            wfs_count(j->context->limits.chunks, "part").text);
+                            wfs_count(n_most, "part").text);
         if (array_reserve(&j->pieces, sizeof(*j->pieces), j->n_pieces, 1, &j->n_piece_room) < 0)
             return wfs_fail_memory(j->err);
         struct piece *piece = &j->pieces[j->n_pieces];

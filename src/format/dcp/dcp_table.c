@@ -392,13 +392,18 @@ static int gather_claims(struct dcp_reading *r, const uint32_t *keys)
     return code;
 }
 
+static uint64_t chunk_limit(const struct dcp_reading *r)
+{
+    return limits_own(&r->context->limits, &dcp_limits[DCP_LIMIT_CHUNKS]);
+}
+
 static int add_items(struct dcp_reading *r)
 {
     const struct text_index *names = &r->metadata->names;
     uint64_t n_all = 0;
     for (size_t i = 0; i < r->metadata->n_roots; i++)
         n_all += storage_data(r->metadata, i)->n / 2;
-    if (n_all > UINT32_MAX - 1 || n_all > r->context->limits.chunks + r->context->limits.tensors)
+    if (n_all > UINT32_MAX - 1 || n_all > chunk_limit(r) + r->context->limits.tensors)
         return wfs_fail(r->err, E2BIG, "%s in storage_data (limit chunks)",
                         wfs_count(n_all, "entry").text);
     r->items.starts = calloc(r->n_keys + 1, sizeof(*r->items.starts));
@@ -586,10 +591,9 @@ static int count_chunks(struct dcp_reading *r, uint32_t name, uint32_t described
     const uint32_t n = torch_n_args(graph, dcp_field(graph, described, "chunks"));
     r->tables.n_parts += n;
     tensor->n_parts += n;
-    if (code == 0 &&
-        (n > r->context->limits.chunks || r->tables.n_parts > r->context->limits.chunks))
+    if (code == 0 && (n > chunk_limit(r) || r->tables.n_parts > chunk_limit(r)))
         code = wfs_fail(r->err, E2BIG, "more than %s (limit chunks)",
-                        wfs_count(r->context->limits.chunks, "chunk").text);
+                        wfs_count(chunk_limit(r), "chunk").text);
     return code;
 }
 

@@ -235,8 +235,8 @@ static int load(struct source *source, const struct load_context *context,
     return code < 0 ? wfs_fail(err, -code, "%s", first.text) : 0;
 }
 
-static const char *const extensions[] = {".pth", ".pt",  ".ckpt", ".bin", ".pkl",
-                                         ".ptl", ".pt2", ".jit",  NULL};
+static const char *const extensions[] = {".pth", ".pt",  ".bin", ".ckpt", ".pkl",
+                                         ".ptl", ".pt2", ".jit", NULL};
 
 static const struct format_functions functions = {
     .probe = probe,
@@ -253,9 +253,11 @@ const struct wfs_format format_pytorch = {
     .name = "pytorch",
     .title = "PyTorch",
     .extensions = extensions,
+    .n_usual = 4,
     .set_name = "pytorch_model.bin",
     .convention = WFS_CONVENTION_TORCH,
     .values = WFS_VALUES_ANY,
     .keeps_ties = true,
+    .is_published = true,
     .functions = &functions,
 };

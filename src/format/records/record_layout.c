@@ -590,7 +590,9 @@ static const char *format_of(struct plan *plan, const char *loaded, const char *
 /* The version that was asked for, with three parts as Burn's own; NULL: the metadata have none. */
 static const char *version_of(struct plan *plan)
 {
-    const char *version = plan->catalog->output.reader_version;
+    const char *version = text_of(plan->catalog->output.options, RECORD_VERSION_OPTION);
+    if (version == NULL)
+        version = plan->catalog->output.reader_version;
     if (version == NULL || record_version_minor(version) == 0)
         return text_of(plan->catalog->meta.first, "version");
     return strchr(version + 2, '.') != NULL ? version

@@ -69,6 +69,8 @@ int record_fail_values(const struct record_load *load);
  * record may have. */
 int record_settle(const struct record_load *load, uint32_t id);
 
+extern const struct wfs_limit record_limits[]; /* of the depth, and of JSON */
+
 /* Builds the graph from load->bytes, which are in the encoding of load->lists. *ret_root is the
  * outermost value. With force, what there is of a record that was cut. */
 int record_read(struct record_load *load, uint32_t *ret_root);

@@ -121,6 +121,15 @@ unsigned record_version_minor(const char *text)
     return n >= 1 && dot == '.' && minor >= MINOR_FIRST && minor <= MINOR_LAST ? minor : 0;
 }
 
+int record_version_check(const char *text, struct wfs_error *err)
+{
+    const size_t n_digits = strncmp(text, "0.", 2) == 0 ? strspn(text + 2, "0123456789") : 0;
+    return n_digits >= 1 && n_digits <= 2 && record_version_minor(text) != 0
+               ? 0
+               : wfs_fail(err, EINVAL, "must be a version from 0.%d to 0.%d, not '%s'", MINOR_FIRST,
+                          MINOR_LAST, wfs_quote(text).text);
+}
+
 /* ---- dtypes ---- */
 
 enum { MINOR_U16 = 16, MINOR_FLEX32 = 17 };

@@ -39,6 +39,10 @@ bool record_is_keyword(const char *name, size_t n_bytes);
 /* Returns the 20 of 0.20 or 0.20.1; 0 for anything but a version from 0.8 to 0.21. */
 unsigned record_version_minor(const char *text);
 
+/* The option that names the version, and the check of its value. */
+#define RECORD_VERSION_OPTION "burn_version"
+int record_version_check(const char *text, struct wfs_error *err);
+
 /* Finds a dtype that has a name alone. */
 bool record_dtype_parse(const char *name, size_t n_bytes, enum wfs_dtype *ret);
 

@@ -28,6 +28,13 @@
 
 enum { N_DIMS_MAX = 64, N_DTYPE_MAX = 16, N_IN_VAIN_MAX = 64 };
 
+enum { DEPTH, JSON };
+
+const struct wfs_limit record_limits[] = {
+    [DEPTH] = {"record_depth", 1024, "nesting of a record, as Burn"},
+    [JSON] = {"record_json", 1073741824, "bytes of a record in JSON, which is parsed in memory"},
+    {0}};
+
 struct parser {
     struct record_load *load;
     struct build build;
@@ -408,7 +415,8 @@ static int open_container(struct parser *parser, const struct token *token)
 {
     const struct record_load *load = parser->load;
     const bool is_map = token->kind == TOKEN_MAP;
-    const uint64_t limit = load->context->limits.record_depth, offset = parser->offset;
+    const uint64_t limit = limits_own(&load->context->limits, &record_limits[DEPTH]);
+    const uint64_t offset = parser->offset;
     /* Every item takes a byte at least. */
     if (!is_json(parser) && token->n > stream_left(&parser->stream) / (is_map ? 2 : 1))
         return record_fail_short(load, offset);
@@ -501,7 +509,8 @@ static int step(struct parser *parser)
 static int begin_json(struct parser *parser)
 {
     const struct record_load *load = parser->load;
-    const uint64_t n_bytes = load->bytes->n_bytes, limit = load->context->limits.record_json;
+    const uint64_t n_bytes = load->bytes->n_bytes;
+    const uint64_t limit = limits_own(&load->context->limits, &record_limits[JSON]);
     if (n_bytes > limit)
         return wfs_fail(load->err, E2BIG,
                         "it has %s of JSON, the limit is %" PRIu64 " (limit record_json)",

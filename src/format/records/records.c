@@ -353,13 +353,16 @@ static int open_bytes(struct record_load *load, enum record_form *ret)
     return 0;
 }
 
+#define READ_ONLY                                                                                  \
+    "a record in gzip or JSON, because records are written as plain .mpk; use output=NAME.mpk"
+
 static int run(struct record_load *load)
 {
     static const struct wfs_container containers[][2] = {
         [FORM_MPK] = {{.name = "record of Burn"},
-                      {.name = "record of Burn in gzip", .is_read_only = true}},
-        [FORM_JSON] = {{.name = "record of Burn in JSON", .is_read_only = true},
-                       {.name = "record of Burn in JSON and gzip", .is_read_only = true}}};
+                      {.name = "record of Burn in gzip", .read_only = READ_ONLY}},
+        [FORM_JSON] = {{.name = "record of Burn in JSON", .read_only = READ_ONLY},
+                       {.name = "record of Burn in JSON and gzip", .read_only = READ_ONLY}}};
     enum record_form form;
     uint32_t root;
     int code = open_bytes(load, &form);
@@ -399,6 +402,11 @@ static int load_file(struct source *source, const struct load_context *context,
     return code;
 }
 
+static const struct wfs_option options[] = {{RECORD_VERSION_OPTION, "0.N",
+                                             "the Burn, 0.8 to 0.21, that is to read a .mpk",
+                                             record_version_check},
+                                            {0}};
+
 static const char *const extensions[] = {".mpk", NULL};
 
 static const struct format_functions functions = {
@@ -421,5 +429,7 @@ const struct wfs_format format_records = {
     .keeps_metadata = true,
     .keeps_param_ids = true,
     .has_fillers = true,
+    .limits = record_limits,
+    .options = options,
     .functions = &functions,
 };

@@ -48,7 +48,7 @@ ROWS = [
     ('convert --like p.pth f x.safetensors', EXIT_RULES, "f: like: 1 tensor is missing, first 'v'; use the option 'partial' to accept that"),
     ('convert f f', EXIT_USAGE, "cannot infer the format from the name 'f': use --format"),
     ('convert s.safetensors s.safetensors', EXIT_COMMIT, 's.safetensors: would overwrite the source (use --overwrite to do that)'),
-    ('convert f new/', EXIT_USAGE, "cannot infer the format of 'new/' from the name of its source: use --format with safetensors, "),
+    ('convert f new/', EXIT_USAGE, "cannot infer the format of 'new/' from the name of its source: use --format with burnpack, safetensors, "),
     ('f m -o output=new/', EXIT_USAGE, "f: cannot infer the format of 'new/' from the name of its source: use -o format=NAME, with "),
     ('f m -o output=new', EXIT_USAGE, "f: cannot infer the format from the name 'new': use -o format=NAME, or 'new/' for a directory of shards"),
     ('f m -o output=there.safetensors', EXIT_MOUNT, "f: output 'DIR/there.safetensors' already exists; use -o overwrite to replace it"),
@@ -77,7 +77,7 @@ ROWS = [
     ('convert f -o x.pth', EXIT_USAGE, "unknown option '-o'; usage: weightfs convert SOURCE TARGET"),
     ('edit f --output=x.pth --remove w', EXIT_USAGE, "unknown option '--output=x.pth'; usage: weightfs edit SOURCE TARGET"),
     ('convert f x.onnx', EXIT_USAGE, "cannot infer the format from the name 'x.onnx': use --format, or 'NAME/' for a directory of "
-     'shards; known are .safetensors, .bpk, '),
+     'shards; known are .bpk, .safetensors, '),
     ('edit f x.safetensors --rename w', EXIT_USAGE, "missing value of option '--rename': OLD NEW; see 'weightfs edit --help'"),
     ('find f dtype=F32', 1, "f: no tensor fits 'dtype=F32', as a part of the key; conditions compare with =="),
     ('patch foo', EXIT_USAGE, 'missing FILE; usage: weightfs patch make|show|apply FILE...'),
