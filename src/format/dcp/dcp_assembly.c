@@ -25,7 +25,7 @@ enum {
 struct assembly {
     struct dcp_tables tables;
     pthread_mutex_t lock; /* of the rest, of the arena of the tables, and of opening items */
-    struct dcp_window window;
+    struct dcp_windows windows;
 };
 
 void dcp_tables_done(struct dcp_tables *tables)
@@ -82,14 +82,15 @@ static struct dcp_tensor *tensor_at(const struct source *source, uint64_t offset
 static int open_part(struct assembly *assembly, struct dcp_tensor *tensor, struct dcp_part *part)
 {
     const struct dcp_item *item = &assembly->tables.items[part->item];
-    const struct dcp_file *file = &assembly->tables.files[item->file];
+    struct dcp_file *file = &assembly->tables.files[item->file];
     const struct dcp_opening opening = {.tensor = tensor,
                                         .box = part->box,
                                         .item = item,
                                         .file = file->source,
                                         .file_name = file->name,
                                         .limits = &assembly->tables.limits,
-                                        .window = &assembly->window};
+                                        .windows = &assembly->windows,
+                                        .n_header_bytes = &file->n_header_bytes};
     struct wfs_catalog *odd = NULL;
     struct wfs_error err = {0};
     uint64_t data = 0;
@@ -388,7 +389,7 @@ static const char *trouble_at(const struct source *source, uint64_t offset)
 static void free_assembly(void *ctx)
 {
     struct assembly *assembly = ctx;
-    dcp_window_done(&assembly->window);
+    dcp_windows_done(&assembly->windows);
     dcp_tables_done(&assembly->tables);
     pthread_mutex_destroy(&assembly->lock);
     free(assembly);

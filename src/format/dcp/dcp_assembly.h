@@ -10,9 +10,10 @@
 #include "format/dcp/dcp_tensor.h"
 
 struct dcp_file {
-    struct source *source; /* borrowed from the catalog; NULL: it cannot be opened */
-    const char *name;      /* below the directory */
-    const char *trouble;   /* why it cannot */
+    struct source *source;   /* borrowed from the catalog; NULL: it cannot be opened */
+    const char *name;        /* below the directory */
+    const char *trouble;     /* why it cannot */
+    uint64_t n_header_bytes; /* of the safetensors files in it that were read */
 };
 
 /* Tables that the assembly adopts; all were malloc'ed, except for texts and numbers that tensors

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/utf8.h"
 #include "format/pytorch/object/torch_builder.h"
 #include "format/pytorch/object/torch_storage.h"
@@ -168,17 +169,42 @@ static int compare(const struct dcp_opening *o, enum wfs_dtype dtype, const uint
 
 /* ---- safetensors files at the end of others ---- */
 
+struct window_place {
+    const struct source *file;
+    uint64_t offset;
+};
+
+struct dcp_window {
+    struct window_place place;
+    struct wfs_catalog *catalog; /* NULL: it cannot be read */
+    struct dcp_sharding sharding;
+    struct text_index keys; /* of the tensors of the catalog */
+    struct wfs_error err;   /* why it cannot */
+};
+
 static int read_shifted(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
 {
-    const struct dcp_window *window = source->ctx;
-    return source_read(window->file, window->offset + offset, buf, n_bytes);
+    const struct window_place *place = source->ctx;
+    return source_read(place->file, place->offset + offset, buf, n_bytes);
 }
 
-void dcp_window_done(struct dcp_window *window)
+static void window_drop(struct dcp_window *window)
 {
     wfs_catalog_free(window->catalog);
+    window->catalog = NULL;
     dcp_sharding_done(&window->sharding);
-    *window = (struct dcp_window){0};
+    text_index_done(&window->keys);
+}
+
+void dcp_windows_done(struct dcp_windows *windows)
+{
+    for (size_t i = 0; i < windows->places.n_texts; i++) {
+        window_drop(windows->list[i]);
+        free(windows->list[i]);
+    }
+    free(windows->list);
+    text_index_done(&windows->places);
+    *windows = (struct dcp_windows){0};
 }
 
 int dcp_window_probe(const struct source *file, uint64_t offset)
@@ -191,18 +217,79 @@ int dcp_window_probe(const struct source *file, uint64_t offset)
     return memcmp(head, "PK", 2) != 0 && head[8] == '{';
 }
 
+/* Counts the header of a window before it is read. Those of one file do not overlap, so that all of
+ * them take no longer than the file. */
+static int count_header(const struct dcp_window *window, const struct dcp_opening *o,
+                        struct wfs_error *err)
+{
+    uint8_t head[8];
+    if (source_read(o->file, window->place.offset, head, sizeof(head)) < 0)
+        return wfs_fail(err, EIO, "it cannot be read");
+    const uint64_t n_left = o->file->n_bytes - *o->n_header_bytes, n_header = load_le64(head);
+    if (n_left < sizeof(head) || n_header > n_left - sizeof(head))
+        return wfs_fail(err, EBADMSG, "the safetensors parts of its file overlap");
+    *o->n_header_bytes += sizeof(head) + n_header;
+    return 0;
+}
+
+static int index_keys(struct dcp_window *window)
+{
+    uint32_t number;
+    int code = text_index_reserve(&window->keys, window->catalog->n_tensors);
+    for (size_t i = 0; i < window->catalog->n_tensors && code == 0; i++) {
+        const char *key = window->catalog->tensors[i].key;
+        code = text_index_add(&window->keys, key, strlen(key), &number);
+    }
+    return code;
+}
+
 static int load_window(struct dcp_window *window, const struct dcp_opening *o,
                        struct wfs_error *err)
 {
-    const struct load_context context = {.limits = *o->limits};
     static const struct source_kind kind = {.read = read_shifted};
+    struct load_context context = {.limits = *o->limits};
     struct source *source;
-    if (source_new(&kind, o->file->path, window, o->file->n_bytes - o->item->offset, &source) < 0)
+    int code = count_header(window, o, err);
+    if (code < 0)
+        return code;
+    if (o->windows->n_bytes >= context.limits.index_memory)
+        return wfs_fail(err, E2BIG, "the headers of its parts are above the limit index_memory");
+    context.limits.index_memory -= o->windows->n_bytes;
+    if (source_new(&kind, o->file->path, &window->place, o->file->n_bytes - o->item->offset,
+                   &source) < 0)
         return wfs_fail_memory(err);
-    window->file = o->file;
-    window->offset = o->item->offset;
-    const int code = format_load(&format_safetensors, source, &context, &window->catalog, err);
-    return code < 0 ? code : dcp_sharding_read(&window->sharding, window->catalog, err);
+    code = format_load(&format_safetensors, source, &context, &window->catalog, err);
+    if (code == 0)
+        code = dcp_sharding_read(&window->sharding, window->catalog, err);
+    if (code < 0)
+        return code;
+    o->windows->n_bytes += window->catalog->arena.n_bytes;
+    return index_keys(window) < 0 ? wfs_fail_memory(err) : 0;
+}
+
+/* Finds the window of an item, or reads it: one that cannot be read is kept, too. NULL without
+ * memory. */
+static const struct dcp_window *find_window(const struct dcp_opening *o)
+{
+    struct dcp_windows *windows = o->windows;
+    const struct window_place place = {o->file, o->item->offset};
+    uint32_t number = text_index_find(&windows->places, (const char *)&place, sizeof(place));
+    if (number != TEXT_INDEX_NONE)
+        return windows->list[number];
+    autofree struct dcp_window *window = calloc(1, sizeof(*window));
+    if (window == NULL || array_reserve(&windows->list, sizeof(*windows->list),
+                                        windows->places.n_texts, 1, &windows->n_room) < 0)
+        return NULL;
+    window->place = place;
+    const int code = load_window(window, o, &window->err);
+    if (code < 0)
+        window_drop(window);
+    if (code == -ENOMEM || text_index_add(&windows->places, (const char *)&window->place,
+                                          sizeof(place), &number) < 0) {
+        window_drop(window);
+        return NULL;
+    }
+    return windows->list[number] = steal(&window);
 }
 
 /* Returns whether the file says that the tensor is the part. */
@@ -218,19 +305,15 @@ static bool is_placed(const struct dcp_window *window, const struct dcp_opening 
 /* Finds the elements of the part in it, as dcp_item_open. */
 static int find_in_window(const struct dcp_opening *o, uint64_t *ret_data, struct wfs_error *err)
 {
-    struct dcp_window *window = o->window;
-    if (window->file != o->file || window->offset != o->item->offset) {
-        struct wfs_error inner = {0};
-        dcp_window_done(window);
-        const int code = load_window(window, o, &inner);
-        if (code < 0) {
-            dcp_window_done(window);
-            return fail_part(o, code, inner.text, err);
-        }
-    }
-    const struct wfs_tensor *tensor = wfs_catalog_find(window->catalog, o->tensor->key);
-    if (tensor == NULL)
+    const struct dcp_window *window = find_window(o);
+    if (window == NULL || window->catalog == NULL)
+        return fail_part(o, window == NULL ? -ENOMEM : -(int)window->err.code,
+                         window == NULL ? "" : window->err.text, err);
+    const char *key = o->tensor->key;
+    const uint32_t number = text_index_find(&window->keys, key, strlen(key));
+    if (number == TEXT_INDEX_NONE)
         return fail_part(o, -EBADMSG, "the safetensors part does not have the key", err);
+    const struct wfs_tensor *tensor = &window->catalog->tensors[number];
     if (!is_placed(window, o))
         return fail_part(o, -EBADMSG, "DCP_SHARDING_INFO does not place it there", err);
     if (compare(o, (enum wfs_dtype)tensor->dtype, tensor->shape.dims, tensor->shape.rank, err) < 0)

@@ -41,17 +41,18 @@ const struct dcp_sharding_offsets *dcp_sharding_find(const struct dcp_sharding *
 void dcp_sharding_done(struct dcp_sharding *sharding);
 
 /*
- * The safetensors file that ends a .distcp file, where the writer was set to that format: the one
- * that was read last. All its tensors are items with the same offset. A zeroed struct is none.
+ * The safetensors files that end .distcp files, where the writer was set to that format: all
+ * tensors of one are items with the same offset. Each is read once, and kept. A zeroed struct has
+ * none.
  */
-struct dcp_window {
-    const struct source *file; /* NULL: none */
-    uint64_t offset;
-    struct wfs_catalog *catalog;
-    struct dcp_sharding sharding;
+struct dcp_windows {
+    struct text_index places; /* of files and offsets; by number: */
+    struct dcp_window **list; /* malloc'ed, as is each */
+    size_t n_room;
+    uint64_t n_bytes; /* of memory that they take */
 };
 
-void dcp_window_done(struct dcp_window *window);
+void dcp_windows_done(struct dcp_windows *windows);
 
 /* Returns whether a safetensors file may begin at an offset of a file. -EIO. */
 int dcp_window_probe(const struct source *file, uint64_t offset);
@@ -63,7 +64,8 @@ struct dcp_opening {
     struct source *file;
     const char *file_name; /* below the directory */
     const struct limits *limits;
-    struct dcp_window *window; /* kept from one opening to the next */
+    struct dcp_windows *windows; /* kept from one opening to the next */
+    uint64_t *n_header_bytes;    /* of the windows in the file so far */
 };
 
 /*
