@@ -184,22 +184,64 @@ static int open_by_hand(int directory, const char *relative)
     return code < 0 ? code : b.path[0] == '\0' ? -EISDIR : open_parts(directory, b.path);
 }
 
+/* Returns a descriptor, or an error: -EXDEV where it leads out. */
+static int open_beneath(int directory, const char *relative)
+{
+    struct open_how how = {.flags = OPEN_FLAGS, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    const int fd = (int)syscall(SYS_openat2, directory, relative, &how, sizeof(how));
+    if (fd >= 0)
+        return fd;
+    return errno == ENOSYS || errno == EPERM ? open_by_hand(directory, relative) : -errno;
+}
+
+/*
+ * Opens what a link in the directory leads to outside of it: in the folder that the directory is
+ * in, where link and file have one owner; or in blobs/, where the directory is below the snapshots/
+ * beside that, as in the cache of Hugging Face. -EXDEV: it leads elsewhere.
+ */
+static int open_outside(int directory, const char *relative)
+{
+    char link[PATH_MAX];
+    struct stat below = {0}, st, of_link;
+    autoclose int at = -1;
+    int n_up = 0;
+    const ssize_t n = readlinkat(directory, relative, link, sizeof(link) - 1);
+    if (n < 0 || strchr(relative, '/') != NULL ||
+        fstatat(directory, relative, &of_link, AT_SYMLINK_NOFOLLOW) < 0)
+        return -EXDEV;
+    link[n] = '\0';
+    const char *rest = link;
+    for (; strncmp(rest, "../", 3) == 0; rest += 3, n_up++) {
+        const int from = at < 0 ? directory : at;
+        const int up = openat(from, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (up < 0 || fstat(from, &below) < 0)
+            return up < 0 ? -errno : -EXDEV;
+        if (at >= 0)
+            close(at);
+        at = up;
+    }
+    const bool is_cached = n_up > 1 && strncmp(rest, "blobs/", 6) == 0 &&
+                           fstatat(at, "snapshots", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                           st.st_ino == below.st_ino && st.st_dev == below.st_dev;
+    const int fd = is_cached || n_up == 1 ? open_beneath(at, rest) : -EXDEV;
+    if (fd < 0 || is_cached || (fstat(fd, &st) == 0 && st.st_uid == of_link.st_uid))
+        return fd;
+    close(fd);
+    return -EXDEV;
+}
+
 int source_open_beneath(int directory, const char *relative, const char *shown, struct source **out,
                         struct wfs_error *err)
 {
-    struct open_how how = {.flags = OPEN_FLAGS, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    int fd = (int)syscall(SYS_openat2, directory, relative, &how, sizeof(how));
-    int code = fd < 0 ? errno : 0;
-    if (code == ENOSYS || code == EPERM) {
-        fd = open_by_hand(directory, relative);
-        code = fd < 0 ? -fd : 0;
-    }
+    int fd = open_beneath(directory, relative);
+    if (fd == -EXDEV)
+        fd = open_outside(directory, relative);
     if (fd < 0)
         return wfs_fail(
-            err, code, "%s",
-            code == EXDEV ? "is a symbolic link out of the directory, which is not followed: copy "
-                            "the directory with cp -RL"
-                          : strerror(code));
+            err, -fd, "%s",
+            fd == -EXDEV ? "is a symbolic link out of the directory, which is not followed: copy "
+                           "the directory with cp -RL"
+                         : strerror(-fd));
     return source_new_fd(shown, fd, out, err);
 }
 

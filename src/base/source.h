@@ -72,8 +72,9 @@ int source_open(const char *path, struct source **out, struct wfs_error *err);
 
 /*
  * Opens a file by a path relative to an open directory, as source_open does, but nothing outside of
- * the directory: not by "..", and not by a symbolic link. shown is the path for messages. -EXDEV
- * for what is outside.
+ * the directory: not by "..", and not by a symbolic link, except for one into the cache of Hugging
+ * Face that the directory is in, and one to a file of the same owner in its parent. shown is the
+ * path for messages. -EXDEV for what is outside.
  */
 int source_open_beneath(int directory, const char *relative, const char *shown, struct source **out,
                         struct wfs_error *err);

@@ -118,8 +118,8 @@ def test_values_have_their_names_and_content(name):
 
 @need_shared
 def test_links_are_followed_inside_of_the_directory_and_not_out_of_it(folder):
-    whole = folder / 'whole'
-    whole.mkdir()
+    whole = folder / 'deep' / 'whole'
+    whole.mkdir(parents=True)
     for file in (GOLDEN / 'lowest-rank').iterdir():
         (whole / file.name).write_bytes(file.read_bytes())
     wanted = weightfs('cat', whole, 'w').raw
@@ -127,7 +127,7 @@ def test_links_are_followed_inside_of_the_directory_and_not_out_of_it(folder):
     os.symlink('elsewhere', whole / '__1_0.distcp')
     assert weightfs('cat', whole, 'w').raw == wanted
     os.rename(whole / 'elsewhere', folder / 'outside')
-    for target in ('../outside', str(folder / 'outside')):
+    for target in ('../../outside', str(folder / 'outside')):
         os.unlink(whole / '__1_0.distcp')
         os.symlink(target, whole / '__1_0.distcp')
         error = weightfs('cat', whole, 'w', code=EXIT_DAMAGED).error
