@@ -100,6 +100,10 @@ struct catalog_own {
     uint32_t n_storages;
     struct catalog_hidden *hidden; /* in the arena */
     size_t n_hidden;
+    /* Files of the directory, by their names there, that a copy of the checkpoint needs; in the
+     * arena, among the sources. */
+    const struct source **beside;
+    size_t n_beside;
     /* Reads what has a checksum in the parts of `assembled`, and adds what is wrong to the findings
      * of a catalog. NULL: nothing has one. */
     int (*verify)(const struct wfs_catalog *from, struct wfs_catalog *catalog,

@@ -515,8 +515,13 @@ static int edit_value(struct application *all, const struct item *item, uint32_t
         return wfs_fail(all->err, (int)-n, "cannot read the new value '%s': %s",
                         wfs_quote(item->key).text, strerror((int)-n));
     text[n] = '\0';
-    return catalog_edit_value(all->out, *id, path != NULL ? path : item->key, text, (size_t)n, id,
-                              all->err);
+    const uint32_t was = *id;
+    const int code = catalog_edit_value(all->out, was, path != NULL ? path : item->key, text,
+                                        (size_t)n, id, all->err);
+    if (code == 0 && was != 0)
+        graph_at(&all->out->values.graph, *id)->marks |=
+            graph_at(&all->out->values.graph, was)->marks & MARK_WHOLE;
+    return code;
 }
 
 static int add_value(struct application *all, const struct item *item)

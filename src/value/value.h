@@ -65,6 +65,7 @@ enum value_mark {
     MARK_OWNED = 1 << 4,    /* a module has it as parameter, buffer or submodule */
     MARK_TAKEN = 1 << 5,    /* its items are those of what a call makes, too */
     MARK_CUT = 1 << 6,      /* it is too long to be written as often as it is used */
+    MARK_WHOLE = 1 << 7,    /* it was stored by itself, and is stored so again */
 };
 
 struct value_global {

@@ -60,7 +60,7 @@ Metadata, Tensor, Bytes, Chunk, Index = (_class(META, name) for name in (
 TensorProperties = _class(META, 'TensorProperties', Properties)
 StorageInfo = _class(FILES, '_StorageInfo')
 Size.__module__ = 'torch'
-DTYPES = {name: Constant('torch', name) for _, _, name in KINDS.values()}
+DTYPES = {name: Constant('torch', name) for name in (*(kind[2] for kind in KINDS.values()), 'qint8')}
 
 
 @contextlib.contextmanager

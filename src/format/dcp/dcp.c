@@ -311,6 +311,31 @@ static int fail_unfinished(const struct names *names, struct wfs_error *err)
                           "last: the save was not finished, or not all of it was copied");
 }
 
+/* Opens the files in the directory without which Megatron-core or Lightning cannot load the
+ * checkpoint. */
+static int add_beside(int directory, const char *folder, struct wfs_catalog *catalog)
+{
+    static const char *const beside[] = {"common.pt", "metadata.json", "meta.pt"};
+    enum { N_BESIDE = sizeof(beside) / sizeof(*beside) };
+    struct catalog_own *own = catalog->own;
+    own->beside = arena_calloc(&catalog->arena, N_BESIDE, sizeof(*own->beside));
+    for (size_t i = 0; own->beside != NULL && i < N_BESIDE; i++) {
+        struct source *source;
+        autofree char *path = NULL;
+        if (asprintf(&path, "%s%s", folder, beside[i]) < 0) {
+            path = NULL;
+            return -ENOMEM;
+        }
+        if (source_open_beneath(directory, beside[i], path, &source, NULL) < 0)
+            continue;
+        if (catalog_adopt_source(catalog, source) < 0)
+            return -ENOMEM;
+        source->is_part = true;
+        own->beside[own->n_beside++] = source;
+    }
+    return own->beside == NULL ? -ENOMEM : 0;
+}
+
 static int load_folder(const char *folder, const struct load_context *context,
                        struct wfs_catalog **out, struct wfs_error *err)
 {
@@ -329,20 +354,25 @@ static int load_folder(const char *folder, const struct load_context *context,
         return wfs_fail_memory(err);
     if (code == 0)
         return names.has_parts ? fail_unfinished(&names, err) : 0;
+    auto_catalog struct wfs_catalog *catalog = NULL;
     const struct dcp_reading begun = {
         .context = context, .folder = folder, .directory = directory, .err = err};
     if (!is_described)
-        code = dcp_parts_load(folder, names.tensors.names, names.tensors.n, context, out, err);
+        code = dcp_parts_load(folder, names.tensors.names, names.tensors.n, context, &catalog, err);
     else if (names.has_metadata)
-        code = load_described(&begun, whole, 1, NULL, out);
+        code = load_described(&begun, whole, 1, NULL, &catalog);
     else
-        code = load_described(&begun, names.ranks.names, names.ranks.n, NULL, out);
-    if (code == 0)
-        code = tell_rest(&names, folder, context, *out) < 0 ? wfs_fail_memory(err) : 0;
-    autoclose int readable = code < 0 ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        code = load_described(&begun, names.ranks.names, names.ranks.n, NULL, &catalog);
+    if (code < 0)
+        return code;
+    if ((is_described && add_beside(directory, folder, catalog) < 0) ||
+        tell_rest(&names, folder, context, catalog) < 0)
+        return wfs_fail_memory(err);
+    autoclose int readable = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (readable >= 0)
-        wfs_access_add(&(*out)->sources.access, readable);
-    return code < 0 ? code : 1;
+        wfs_access_add(&catalog->sources.access, readable);
+    *out = steal(&catalog);
+    return 1;
 }
 
 int dcp_refuse_url(const char *url, struct wfs_error *err)

@@ -103,6 +103,9 @@ static int open_part(struct assembly *assembly, struct dcp_tensor *tensor, struc
                               memory_order_release);
         return 0;
     }
+    tensor->is_object = code == 1;
+    if (tensor->is_object)
+        (void)wfs_fail(&err, EIO, "it is quantized, or of a class of its own");
     const char *text =
         code == -ENOMEM ? NULL : arena_copy(&assembly->tables.arena, err.text, strlen(err.text));
     if (text == NULL)

@@ -329,7 +329,7 @@ static int find_in_window(const struct dcp_opening *o, uint64_t *ret_data, struc
 
 /* ---- zips ---- */
 
-/* Reads the one tensor of a zip, and compares it with the part. */
+/* Reads the one tensor of a zip, and compares it with the part. 1: it is more than elements. */
 static int read_tensor(const struct dcp_opening *o, struct torch *torch, struct wfs_error *err)
 {
     cleanup(zip_close) struct zip zip = {0};
@@ -346,6 +346,15 @@ static int read_tensor(const struct dcp_opening *o, struct torch *torch, struct 
         return fail_part(o, code, torch->err->text, err);
     if (code == 0)
         return fail_part(o, -EBADMSG, "what is stored is not a tensor", err);
+    const struct value *value = graph_at(torch->graph, root);
+    const bool is_quantized = torch_is_quantized(torch->graph, value);
+    if (is_quantized || torch_is_composed(torch->graph, value))
+        return o->tensor->n_parts == 1
+                   ? 1
+                   : fail_part(o, -EOPNOTSUPP,
+                               is_quantized ? "it is quantized, and such parts are not joined"
+                                            : "it is of a class of its own, and not joined",
+                               err);
     if (tensor.trouble != NULL)
         return fail_part(o, -EBADMSG, tensor.trouble, err);
     if (compare(o, tensor.dtype, tensor.dims, tensor.rank, err) < 0)
@@ -408,7 +417,7 @@ static int open_zip(const struct dcp_opening *o, uint64_t *ret_data, struct wfs_
     const int code = read_tensor(o, &torch, err);
     torch_cache_done(&torch);
     free(torch.scratch);
-    if (code < 0)
+    if (code != 0)
         return code;
     if (torch.has_failed)
         return wfs_fail_memory(err);

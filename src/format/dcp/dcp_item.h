@@ -70,8 +70,9 @@ struct dcp_opening {
 
 /*
  * Finds the elements: *ret_data is their place in the file, or *ret_odd a catalog with one tensor
- * that has them, where they are not dense, or are to be changed. -EBADMSG, -EOPNOTSUPP, -E2BIG,
- * -EIO: err names the part and its file; -ENOMEM.
+ * that has them, where they are not dense, or are to be changed. 1: the item is the whole tensor,
+ * and more than elements (it is quantized, or of a class of its own). -EBADMSG, -EOPNOTSUPP,
+ * -E2BIG, -EIO: err names the part and its file; -ENOMEM.
  */
 int dcp_item_open(const struct dcp_opening *opening, uint64_t *ret_data,
                   struct wfs_catalog **ret_odd, struct wfs_error *err);

@@ -35,12 +35,13 @@ struct dcp_tensor {
     const char *key;
     uint32_t rank;
     uint32_t n_parts;
-    uint64_t *dims;                     /* of packed elements: of bytes */
-    struct dcp_part *parts;             /* none of them empty, in the order of their offsets */
-    uint64_t start, n_bytes;            /* in the assembly */
-    uint32_t n_elem;                    /* bytes of an element */
-    uint8_t dtype;                      /* enum wfs_dtype */
-    const char *trouble;                /* found when it was loaded; NULL: none */
+    uint64_t *dims;          /* of packed elements: of bytes */
+    struct dcp_part *parts;  /* none of them empty, in the order of their offsets */
+    uint64_t start, n_bytes; /* in the assembly */
+    uint32_t n_elem;         /* bytes of an element */
+    uint8_t dtype;           /* enum wfs_dtype */
+    bool is_object;          /* its one item is more than elements: it is read as a value */
+    const char *trouble;     /* found when it was loaded; NULL: none */
     _Atomic(const char *) late_trouble; /* found when it was read */
 };
 

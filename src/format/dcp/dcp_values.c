@@ -445,14 +445,23 @@ static int read_item(struct listing *l, const struct dcp_item *item, uint32_t *r
     return code;
 }
 
+/* Returns the item that a key is a value of; NULL: it is a tensor of the tables. */
+static const struct dcp_item *item_of(const struct listing *l, const struct dcp_key *key)
+{
+    if (!key->is_tensor)
+        return &l->tables->items[key->number];
+    const struct dcp_tensor *tensor = &l->tables->tensors[key->number];
+    return tensor->is_object ? &l->tables->items[tensor->parts[0].item] : NULL;
+}
+
 /* Reads the value of a key into the graph: *ret_root is 0 where it cannot be read. */
-static int read_value(struct listing *l, const struct dcp_key *key, uint32_t *ret_root)
+static int read_value(struct listing *l, const struct dcp_key *key, const struct dcp_item *item,
+                      uint32_t *ret_root)
 {
     struct wfs_error err = {0};
     autostrbuf struct strbuf why = {0};
     if (key->trouble != NULL)
         return tell_bad(l, key, key->trouble);
-    const struct dcp_item *item = &l->tables->items[key->number];
     const int code = read_item(l, item, ret_root, &err);
     if (code == 0)
         return 0;
@@ -474,13 +483,17 @@ static int make_leaves(struct listing *l, uint32_t *leaves)
     const struct dcp_reading *r = l->reading;
     struct graph *graph = l->torch.graph;
     int code = 0;
-    for (size_t i = 0; i < r->n_keys && code == 0; i++)
-        code = r->keys[i].is_tensor ? 0 : read_value(l, &r->keys[i], &leaves[i]);
+    for (size_t i = 0; i < r->n_keys && code == 0; i++) {
+        const struct dcp_item *item = item_of(l, &r->keys[i]);
+        code = item == NULL ? 0 : read_value(l, &r->keys[i], item, &leaves[i]);
+        if (leaves[i] != 0 && !r->keys[i].is_tensor)
+            graph_at(graph, leaves[i])->marks |= MARK_WHOLE;
+    }
     if (code < 0)
         return code;
     l->first_tensor = graph->n_values + 1;
     for (size_t i = 0; i < r->n_keys; i++) {
-        if (!r->keys[i].is_tensor)
+        if (item_of(l, &r->keys[i]) != NULL)
             continue;
         const uint32_t number = value_new_integer(graph, r->keys[i].number);
         leaves[i] = number == 0 ? 0 : value_new(graph, VALUE_PERSISTENT);
@@ -489,6 +502,24 @@ static int make_leaves(struct listing *l, uint32_t *leaves)
         graph_at(graph, leaves[i])->id = number;
     }
     return 0;
+}
+
+/* Adds a finding about tensors that only a file of PyTorch holds as they are. */
+static int tell_objects(const struct listing *l)
+{
+    const struct dcp_tensor *first = NULL;
+    size_t n = 0;
+    for (uint32_t i = l->tables->n_tensors; i-- > 0;)
+        if (l->tables->tensors[i].is_object) {
+            first = &l->tables->tensors[i];
+            n++;
+        }
+    return n == 0 ? 0
+                  : catalog_add_finding(
+                        l->reading->catalog, WFS_INFO,
+                        "%s of quantized elements or of a class of its own, such as '%s': a .pth "
+                        "file keeps it as it is, other formats only what it is made of",
+                        wfs_count(n, "tensor").text, wfs_quote(first->key).text);
 }
 
 int dcp_values_tell(struct wfs_catalog *catalog)
@@ -543,7 +574,7 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
         return code;
     catalog->values.pickle = (struct value_bytes){0};
     torch_dangers_report(&l.torch);
-    if (l.torch.has_failed || dcp_values_tell(catalog) < 0)
+    if (l.torch.has_failed || dcp_values_tell(catalog) < 0 || tell_objects(&l) < 0)
         return wfs_fail_memory(r->err);
     /* Names that are spelled alike got ~2 behind them. */
     const uint64_t n = l.torch.names.n_clashes + l.torch.value_names.n_clashes;

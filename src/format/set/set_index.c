@@ -180,6 +180,47 @@ static int choose_free(const struct set_present *present, struct wfs_shards *set
                     wfs_quote(set->shards[i].name).text);
 }
 
+/* Returns whether a file has the content of a source: 1, 0; -EIO. */
+static int has_content(int directory, const char *name, const struct source *source)
+{
+    struct source *file;
+    char buf[2][4096];
+    int code = source_open_beneath(directory, name, name, &file, NULL);
+    if (code < 0)
+        return 0;
+    code = file->n_bytes == source->n_bytes;
+    for (uint64_t at = 0; code == 1 && at < source->n_bytes; at += sizeof(buf[0])) {
+        const uint64_t n_left = source->n_bytes - at;
+        const size_t n = n_left < sizeof(buf[0]) ? (size_t)n_left : sizeof(buf[0]);
+        if (source_read(file, at, buf[0], n) < 0 || source_read(source, at, buf[1], n) < 0)
+            code = -EIO;
+        else
+            code = memcmp(buf[0], buf[1], n) == 0;
+    }
+    source_free(file);
+    return code;
+}
+
+/* A file beside the checkpoint keeps its name: another one with that name is not replaced. */
+static int keep_beside(struct shard *shard, int directory, struct wfs_error *err)
+{
+    struct stat st;
+    const char *slash = strrchr(shard->home->path, '/');
+    shard->name = slash == NULL ? shard->home->path : slash + 1;
+    if (fstatat(directory, shard->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0
+                               : wfs_fail(err, errno, "cannot inspect '%s': %s",
+                                          wfs_quote(shard->name).text, strerror(errno));
+    const int code = has_content(directory, shard->name, shard->home);
+    shard->is_kept = code == 1;
+    return shard->is_kept
+               ? 0
+               : wfs_fail(err, EEXIST,
+                          "'%s' in the directory is not that of the source, which goes "
+                          "with the checkpoint: remove it, or write to another directory",
+                          wfs_quote(shard->name).text);
+}
+
 int set_index_name(const struct set_present *present, struct wfs_shards *set,
                    const struct outfile *index, struct wfs_error *err)
 {
@@ -187,6 +228,10 @@ int set_index_name(const struct set_present *present, struct wfs_shards *set,
     uint64_t number = 0;
     int code = set->kind != NULL ? 0 : read_stem(set, outfile_name(index), &stem, err);
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
+        if (set->shards[i].is_beside) {
+            code = keep_beside(&set->shards[i], outfile_directory(index), err);
+            continue;
+        }
         const int is_kept = set->kind != NULL ? 0 : keep_name(present, set, &set->shards[i]);
         if (is_kept < 0)
             return wfs_fail_memory(err);

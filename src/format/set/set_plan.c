@@ -308,12 +308,14 @@ static int plan_directory(struct wfs_shards *set, uint64_t max_bytes, struct wfs
         code = set->kind->plan(&set->directory, max_bytes, err);
     if (code < 0)
         return code;
-    const size_t n = set->directory.n_layouts;
+    const struct catalog_own *own = set->catalog->own;
+    const size_t n = set->directory.n_layouts + own->n_beside;
     if (array_reserve(&set->shards, sizeof(*set->shards), 0, n, &set->n_room) < 0)
         return wfs_fail_memory(err);
-    for (size_t i = 0; i < n; i++)
-        set->shards[i] = (struct shard){.layout = set->directory.layouts[i]};
-    set->n_shards = n;
+    for (size_t i = 0; i < set->directory.n_layouts; i++)
+        set->shards[set->n_shards++] = (struct shard){.layout = set->directory.layouts[i]};
+    for (size_t i = 0; i < own->n_beside; i++)
+        set->shards[set->n_shards++] = (struct shard){.home = own->beside[i], .is_beside = true};
     return 0;
 }
 

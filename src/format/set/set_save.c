@@ -53,10 +53,11 @@ static int fail_home(const struct saving *saving, const struct shard *shard)
                     wfs_quote(shard->home->path).text);
 }
 
-/* Takes the whole file, or else copies it byte for byte. */
+/* Takes the whole file, or else copies it byte for byte: always a file beside the checkpoint, which
+ * people edit. */
 static int take_home(struct saving *saving, const struct shard *shard)
 {
-    const int taken = outfile_take(shard->outfile, shard->home);
+    const int taken = shard->is_beside ? -EOPNOTSUPP : outfile_take(shard->outfile, shard->home);
     if (taken != -EOPNOTSUPP)
         return taken < 0 ? save_fail_write(shard->outfile, taken, saving->err) : 0;
     for (uint64_t n_done = 0; n_done < shard->home->n_bytes;) {

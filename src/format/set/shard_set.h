@@ -21,6 +21,7 @@ struct shard {
     struct wfs_catalog *found; /* what the file holds; NULL until it exists, and in a directory */
     const char *name;          /* of the file; in the arena */
     bool is_kept;              /* it is in the directory under that name already */
+    bool is_beside;            /* home is a file beside the checkpoint, and keeps its name */
     struct outfile *outfile;
 };
 

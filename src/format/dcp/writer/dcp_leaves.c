@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Dicts are taken apart, whatever their class; a list only if a dict or tensor is in it, or in
- * lists in it; all else is a leaf. Keys of dicts become text. An empty dict vanishes: a leaf for it
- * would make PyTorch take the checkpoint for one of version 2.3, which flattened in another way.
+ * lists in it; all else is a leaf, and so is what was one item of the distributed checkpoint that
+ * it comes from, as of one that was not flattened. Keys of dicts become text. An empty dict
+ * vanishes: a leaf for it would make PyTorch take the checkpoint for one of version 2.3, which
+ * flattened in another way.
  */
 #include "format/dcp/writer/dcp_plan.h"
 
@@ -81,17 +83,6 @@ static bool is_dict(const struct graph *graph, uint32_t id)
     return dict_of(graph, id, &is_empty) != 0 || is_empty;
 }
 
-/* Returns whether the call makes one of several tensors. */
-static bool is_composed(const struct graph *graph, const struct value *value)
-{
-    const struct torch_global *inner =
-        torch_what_of(graph, value) == WHAT_REBUILD_TYPE
-            ? torch_global_of(graph, torch_arg(graph, value->call.args, 0))
-            : NULL;
-    return value->kind == VALUE_CALL && (torch_is_composite(graph, value) ||
-                                         (inner != NULL && inner->what == WHAT_REBUILD_WRAPPER));
-}
-
 /* Returns the tensor of the catalog that a value is; NULL: it is none, or PyTorch has another class
  * for it (a storage, an array of NumPy). */
 static const struct wfs_tensor *tensor_of(const struct walk *walk, uint32_t id)
@@ -119,7 +110,7 @@ static bool is_open(struct walk *walk, uint32_t id, uint32_t depth)
         is = graph_at(walk->graph, item)->kind == VALUE_LIST
                  ? is_open(walk, item, depth - 1)
                  : is_dict(walk->graph, item) || tensor_of(walk, item) != NULL ||
-                       is_composed(walk->graph, graph_at(walk->graph, item));
+                       torch_is_composed(walk->graph, graph_at(walk->graph, item));
     }
     walk->lists[id] = is ? OPEN : CLOSED;
     return is;
@@ -279,13 +270,15 @@ static int walk_value(struct walk *walk, uint32_t id)
     const struct wfs_tensor *tensor = tensor_of(walk, id);
     bool is_empty;
     const uint32_t dict = dict_of(walk->graph, id, &is_empty);
+    if ((value->marks & MARK_WHOLE) != 0)
+        return add_leaf(walk, NULL, id);
     if (is_empty)
         return add_empty(walk);
     if (dict != 0)
         return walk_dict(walk, graph_at(walk->graph, dict));
     if (value->kind == VALUE_LIST && is_open(walk, id, walk->n_most))
         return walk_list(walk, value);
-    if (is_composed(walk->graph, value))
+    if (torch_is_composed(walk->graph, value))
         return fail_tensor(walk, "sparse, nested or made of several tensors");
     if (tensor != NULL && torch_edit_maker(walk->plan, id) == WHAT_REBUILD_QTENSOR)
         return fail_tensor(walk, "quantized");

@@ -610,6 +610,19 @@ bool torch_is_composite(const struct graph *graph, const struct value *call)
     return what != WHAT_REBUILD_QTENSOR && torch_composite_part(graph, call, 0, &name) != 0;
 }
 
+bool torch_is_composed(const struct graph *graph, const struct value *value)
+{
+    uint32_t args;
+    return value->kind == VALUE_CALL && (torch_is_composite(graph, value) ||
+                                         unwrap_type(graph, value, &args) == WHAT_REBUILD_WRAPPER);
+}
+
+bool torch_is_quantized(const struct graph *graph, const struct value *value)
+{
+    uint32_t args;
+    return value->kind == VALUE_CALL && unwrap_type(graph, value, &args) == WHAT_REBUILD_QTENSOR;
+}
+
 /* Adds "[2, 3]" for a tuple of integers, or torch.Size of one. */
 static void add_numbers(struct strbuf *text, const struct graph *graph, uint32_t tuple)
 {

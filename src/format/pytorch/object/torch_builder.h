@@ -29,6 +29,12 @@ uint32_t torch_composite_part(const struct graph *graph, const struct value *cal
 /* Returns whether the call makes nothing but its parts. */
 bool torch_is_composite(const struct graph *graph, const struct value *call);
 
+/* Returns whether a value is a call that makes a tensor of several, or one of another class. */
+bool torch_is_composed(const struct graph *graph, const struct value *value);
+
+/* Returns whether a value is a call that makes a quantized tensor. */
+bool torch_is_quantized(const struct graph *graph, const struct value *value);
+
 /* Returns a text about the whole that each part carries: its name, and JSON in the arena; NULL when
  * there is none. */
 const char *torch_composite_text(struct torch *torch, const struct value *call,
