@@ -3,6 +3,7 @@
 found with pickletools, which loads nothing."""
 import json
 import pickletools
+import struct
 import zipfile
 
 import pytest
@@ -71,7 +72,11 @@ PLACES = {
     'a call of what a call makes': (pth.text('x') + pth.call(evil(), pth.number(1)), {'x': None}),
     'a state': (pth.text('x') + pth.name('argparse', 'Namespace') + b')\x81' + pth.dictionary(a=evil(), b=pth.number(1)) + b'b', None),
     'a state of its own': (pth.text('x') + evil() + pth.dictionary(a=pth.number(1)) + b'b', {'x': None}),
-    'a key': (evil() + pth.number(1), {None: 1}),
+    'a key': (evil() + pth.number(1), {'%key94a21b3c': 1}),
+    'keys that are classes': (pth.text('x') + pth.pairs((pth.name('my', 'A'), pth.number(1)), (pth.name('my', 'B'), pth.number(2))),
+                              {'x': {'%key4c450edd': 1, '%keye4b471d7': 2}}),
+    'keys with classes in them': (pth.text('x') + pth.pairs((pth.tup(pth.name('my', 'A'), pth.number(1)), pth.number(1)),
+                                                            (pth.tup(pth.name('my', 'B'), pth.number(1)), pth.number(2))), {'x': {'%keyf94f3cd4': 1, '%key3c8cade2': 2}}),
     'INST': (pth.text('x') + b'(' + pth.text('true') + b'ios\nsystem\n', {'x': None}),
     'OBJ': (pth.text('x') + b'(' + pth.name('os', 'system') + pth.text('true') + b'o', {'x': None}),
     'NEWOBJ': (pth.text('x') + pth.name('my', 'Class') + b')\x81', {'x': None}),
@@ -101,7 +106,7 @@ def test_an_output_can_be_safe(folder, case, options):
 @pytest.mark.parametrize('case', sorted(set(PLACES) - {'a number'}))
 def test_each_name_is_reported_by_check_and_when_it_is_written_again(folder, case):
     path = save(folder, b'}(' + W + PLACES[case][0] + b'u', r0=st.f32(1))
-    text = 'high: ' if case not in ('NEWOBJ', 'a dotted name') else 'info: '
+    text = 'high: ' if case not in ('NEWOBJ', 'a dotted name') and not case.startswith('keys ') else 'info: '
     assert text in weightfs('check', path, code=None).stdout
     weightfs('convert', path, folder / 'out.pth', has_notices=True)
     kept = names(folder / 'out.pth') - HARMLESS - {'argparse Namespace', 'collections Counter'}
@@ -118,11 +123,76 @@ def test_every_name_counts_once_up_to_a_bound(folder):
         assert (UNKNOWN % ('f0', 'my') in lines[0]) and (n < 65 or '%d more name' % (n - 64) in lines[64])
 
 
-def test_what_makes_tensors_leaves_the_tensors(folder):
-    inner = pth.module(pth.text('w') + short(), cls=('my', 'Net'))
-    out = convert(folder, pth.dictionary(model=inner, v=short('1'), n=pth.number(3)), '--safe', r0=st.f32(1), r1=st.f32(2))
+def loaded(value):
+    """Tensors as their bytes, what is in them besides left out."""
+    if isinstance(value, pth_read.Tensor):
+        return value.data
+    if isinstance(value, dict):
+        return {key: loaded(item) for key, item in value.items()}
+    return [loaded(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def unknown(*pairs, name='Net'):
+    """An object of a class of its own, with attributes."""
+    return pth.name('my', name) + b')\x81' + pth.pairs(*pairs) + b'b'
+
+
+A, B, C = (st.f32(i) for i in (1, 2, 3))
+MINE = dict(cls=('my', 'Net'))
+LINEAR = dict(cls=('torch.nn.modules.linear', 'Linear'))
+SUBCLASS = pth.call(pth.name('torch._tensor', '_rebuild_from_type_v2'), pth.name('torch._utils', '_rebuild_tensor_v2'), pth.name('my', 'Tensor'),
+                    pth.tup(pth.storage('0', numel=1), pth.number(0), pth.numbers((1,)), pth.numbers((1,)), b'\x89', pth.ORDERED), b'}')
+
+# {case: (what is saved beside v and n, what it becomes)}
+WITH_TENSORS = {
+    'a module': (pth.module(pth.text('w') + short(), **MINE), {'w': A}),
+    'a module in a module': (pth.module(modules=pth.text('fc') + pth.module(pth.text('w') + short(), **LINEAR), **MINE), {'fc.w': A}),
+    'a module in one of torch': (pth.module(pth.text('b') + short('2'), modules=pth.text('fc') + pth.module(pth.text('w') + short(), **MINE), **LINEAR),
+                                 {'b': C, 'fc.w': A}),
+    'an object with one of many attributes': (unknown((pth.text('score'), short()), (pth.text('best'), pth.number(5))), {'score': A}),
+    'in a dict': (pth.dictionary(cb=unknown((pth.text('s'), short())), lr=pth.number(1)), {'cb': {'s': A}, 'lr': 1}),
+    'in a list': (b'](' + pth.number(7) + unknown((pth.text('s'), short())) + pth.number(8) + b'e', [7, {'s': A}, 8]),
+    'below a key that is a class': (pth.pairs((pth.name('my', 'Key'), pth.dictionary(s=short(), path=pth.text('p')))), {'%keyk': {'s': A, 'path': 'p'}}),
+    'a tensor of a class of its own': (pth.dictionary(t=SUBCLASS, lr=pth.number(1)), {'t': A, 'lr': 1}),
+    'such a tensor in a list': (b'](' + SUBCLASS + pth.number(1) + b'e', [A, 1]),
+    'such a tensor at two places': (pth.dictionary(t=SUBCLASS + pth.put(7), u=pth.get(7)), {'t': A, 'u': A}),
+    'in an object without harm': (pth.name('argparse', 'Namespace') + b')\x81' + pth.dictionary(a=unknown((pth.text('s'), short())), b=pth.number(1))
+                                  + b'b', None),
+}
+
+
+def plain_keys(value):
+    """Keys that cannot be spelled have a hash in their names."""
+    if not isinstance(value, dict):
+        return value
+    return {'%key' if str(key).startswith('%key') else key: plain_keys(item) for key, item in value.items()}
+
+
+@pytest.mark.parametrize('options', [[], ['--rename', 'v', 'u'], ['--cast', '^v$:F64']], ids=' '.join)
+@pytest.mark.parametrize('case', WITH_TENSORS)
+def test_what_makes_tensors_becomes_them_and_takes_nothing_along(folder, case, options):
+    value, expected = WITH_TENSORS[case]
+    saved = pth.dictionary(x=value, v=short('1'), n=pth.number(3))
+    out = convert(folder, saved, '--safe', *options, r0=A, r1=B, **({'r2': C} if pth.text('2') in value else {}))
+    assert names(out) <= HARMLESS | {'argparse Namespace', 'torch DoubleStorage'}, names(out)
+    found = pth_read.load(out)
+    assert found['n'] == 3 and (found.get('v') or found['u']).data in (B, struct.pack('<d', 2))
+    if expected is not None:
+        assert plain_keys(loaded(found['x'])) == plain_keys(expected)
+    wanted = dict(listing(folder / 'in.pth'))
+    if not options:
+        assert listing(out).keys() == wanted.keys()
+        assert all(weightfs('cat', out, key).raw == weightfs('cat', folder / 'in.pth', key).raw for key in wanted)
+
+
+@pytest.mark.parametrize('value', [
+    pth.module(pth.text('w') + short(), modules=pth.text('fc') + pth.module(pth.text('w') + short('1'), **MINE), **LINEAR),
+    pth.dictionary(a=unknown((pth.text('w'), short())) + pth.put(7), b=pth.get(7), v=short('1')),
+], ids=['the whole is a module', 'one object at two places'])
+def test_where_that_cannot_be_the_tensors_are_left(folder, value):
+    out = convert(folder, value, '--safe', r0=A, r1=B)
     assert names(out) <= HARMLESS
-    assert {key: tensor.data for key, tensor in pth_read.load(out).items()} == {'model.w': st.f32(1), 'v': st.f32(2)}
+    assert listing(out).keys() == listing(folder / 'in.pth').keys() == pth_read.load(out).keys()
 
 
 def test_what_is_harmless_stays(folder):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Two kinds of checkpoints: a loaded one with other names and everything else kept, or a flat
- * OrderedDict of tensors; and a loaded one without what may run code.
+ * OrderedDict of tensors.
  */
 #include "format/pytorch/writer/torch_checkpoint.h"
 
@@ -13,7 +13,6 @@
 
 #include "format/core/layout.h"
 #include "format/pytorch/object/torch_call.h"
-#include "format/pytorch/object/torch_dangers.h"
 #include "format/pytorch/object/torch_marks.h"
 #include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/writer/torch_edit.h"
@@ -135,91 +134,4 @@ int torch_checkpoint_plan(const struct wfs_catalog *catalog, struct wfs_layout *
                           struct wfs_error *err)
 {
     return torch_checkpoint_plan_in("archive", catalog, layout, err);
-}
-
-/* ---- without names that may run code ---- */
-
-/* One pass over the values in the order in which they were made: what a call needs precedes it. A
- * value becomes None where it is, so that everything that refers to it does. */
-struct purge {
-    struct wfs_catalog *catalog;
-    struct graph graph;
-    bool *is_gone; /* by value */
-    bool has_tensors;
-    int (*report)(void *ctx, const char *module, const char *name);
-    void *ctx;
-};
-
-/* Returns whether one of the items goes, as the class in the id of a persistent value does. */
-static bool has_gone_item(const struct purge *purge, uint32_t tuple)
-{
-    bool has = false;
-    for (uint32_t i = 0; i < torch_n_args(&purge->graph, tuple) && !has; i++)
-        has = purge->is_gone[torch_arg(&purge->graph, tuple, i)];
-    return has;
-}
-
-/* Returns whether a value goes: a name, and a call for what it calls, or with one of its arguments.
- * Bytes that are not a storage may be a checkpoint with any name in it. */
-static bool goes(const struct purge *purge, uint32_t id)
-{
-    const struct value *value = graph_at(&purge->graph, id);
-    switch (value->kind) {
-    case VALUE_GLOBAL:
-        return !torch_is_harmless(&purge->graph, id);
-    case VALUE_PERSISTENT:
-        return has_gone_item(purge, value->id);
-    case VALUE_CALL:
-        return value->form == FORM_EXTENSION || purge->is_gone[value->call.callable] ||
-               (torch_what_of(&purge->graph, value) == WHAT_LOAD_FROM_BYTES &&
-                torch_storage_at(purge->catalog, id) == NULL) ||
-               has_gone_item(purge, value->call.args);
-    default:
-        return false;
-    }
-}
-
-/* Decides about every value before one is changed. */
-static int judge(struct purge *purge)
-{
-    int code = 0;
-    for (uint32_t id = 1; id <= purge->catalog->values.graph.n_values && code == 0; id++) {
-        const struct value *value = graph_at(&purge->graph, id);
-        purge->is_gone[id] = goes(purge, id);
-        if (!purge->is_gone[id])
-            continue;
-        if (value->kind == VALUE_GLOBAL)
-            code = purge->report(purge->ctx, value->global->module, value->global->name);
-        else if (torch_has_tensor(&purge->graph, id))
-            purge->has_tensors = true;
-    }
-    return code;
-}
-
-int torch_purge(struct wfs_catalog *catalog,
-                int (*report)(void *ctx, const char *module, const char *name), void *ctx)
-{
-    struct purge purge = {.catalog = catalog, .report = report, .ctx = ctx};
-    graph_fork(&purge.graph, &catalog->values.graph, &catalog->arena);
-    const uint32_t n_owned = purge.graph.n_chunks;
-    uint8_t *owned = arena_calloc(&catalog->arena, n_owned, 1);
-    autofree bool *gone = calloc((size_t)catalog->values.graph.n_values + 1, sizeof(*gone));
-    purge.is_gone = gone;
-    if (gone == NULL || owned == NULL)
-        return -ENOMEM;
-    const int code = judge(&purge);
-    if (code < 0)
-        return code;
-    for (uint32_t id = 1; id <= catalog->values.graph.n_values; id++) {
-        struct value *own = gone[id] ? graph_own(&purge.graph, id, owned, n_owned) : NULL;
-        if (gone[id] && own == NULL)
-            return -ENOMEM;
-        if (own != NULL)
-            *own = (struct value){.kind = VALUE_NONE};
-    }
-    catalog->values.graph = purge.graph;
-    catalog->values.pickle.source = NULL;
-    const bool is_empty = catalog->values.root != 0 && gone[catalog->values.root];
-    catalog->values.is_object = catalog->values.is_object && !purge.has_tensors && !is_empty;
-    return 0;
 }

@@ -25,8 +25,9 @@ void torch_checkpoint_done(struct torch_plan *plan);
 
 /*
  * For struct wfs_format: replaces every name in a loaded checkpoint that is not known to be
- * harmless, and what a call of one makes, by None. Where tensors are in what such a call makes, the
- * output is made of the tensors alone.
+ * harmless, and what a call of one makes, by None, or by a dict of the tensors in it. As a key of a
+ * dict, its text takes its place. Only where that cannot be, as the whole is made by such a call,
+ * the output is made of the tensors alone.
  */
 int torch_purge(struct wfs_catalog *catalog,
                 int (*report)(void *ctx, const char *module, const char *name), void *ctx);
