@@ -42,9 +42,17 @@ int pass_evidence(struct pass *pass)
     {
         tensors[n++] = item->tensor;
     }
-    const int code = evidence_decide(tensors, n, evidence_convention(pass->catalog->format),
-                                     pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN, verdicts,
-                                     &pass->layout, pass->err);
+    static const enum wfs_convention stated[] = {
+        [TO_BURN] = WFS_CONVENTION_BURN,
+        [TO_TORCH] = WFS_CONVENTION_TORCH,
+        [TO_UNSAID] = WFS_CONVENTION_ANY,
+    };
+    const struct evidence_question question = {
+        .convention = evidence_convention(pass->catalog->format),
+        .stated = stated[pass->view->from],
+        .to = pass->to == TO_TORCH ? LAYOUT_TORCH : LAYOUT_BURN,
+    };
+    const int code = evidence_decide(tensors, n, &question, verdicts, &pass->layout, pass->err);
     n = 0;
     for_items(item, pass)
     {

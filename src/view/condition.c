@@ -388,14 +388,15 @@ int condition_test(const struct wfs_condition *condition, const struct wfs_tenso
 int wfs_condition_select(const struct wfs_condition *condition, const struct wfs_catalog *catalog,
                          bool *marks, struct wfs_error *err)
 {
+    const struct evidence_question question = {.convention = evidence_convention(catalog->format),
+                                               .to = LAYOUT_BURN};
     enum layout layout;
     int code = 0;
     autofree struct verdict *verdicts = calloc(catalog->n_tensors + 1, sizeof(*verdicts));
     if (verdicts == NULL)
         return wfs_fail_memory(err);
     if (condition_uses_class(condition))
-        code = evidence_decide(catalog->tensors, catalog->n_tensors,
-                               evidence_convention(catalog->format), LAYOUT_BURN, verdicts, &layout,
+        code = evidence_decide(catalog->tensors, catalog->n_tensors, &question, verdicts, &layout,
                                err);
     for (size_t i = 0; code == 0 && i < catalog->n_tensors; i++) {
         if (!marks[i])

@@ -55,20 +55,25 @@ static int put_back(struct pass *pass)
     return 0;
 }
 
-/* Returns what to adapt to: as `to` says, else what the file of `like` looks like. */
-static enum direction find_direction(const struct pass *pass)
+/* Finds what to adapt to: as `to` says, else the layout of the file of `like`. -ENOMEM. */
+static int find_direction(struct pass *pass)
 {
-    if (pass->view->to != TO_UNSAID || pass->like == NULL)
-        return pass->view->to;
-    const struct wfs_format *format = wfs_catalog_format(pass->like);
-    if (format != NULL && format->convention == WFS_CONVENTION_BURN)
-        return TO_BURN;
-    for (size_t i = 0; i < pass->like->n_tensors; i++) {
-        const char *key = pass->like->tensors[i].key, *leaf = key_leaf(key);
-        if (leaf != key && strcmp(leaf, "gamma") == 0)
-            return TO_BURN;
+    const struct wfs_catalog *like = pass->like;
+    pass->to = pass->view->to;
+    if (pass->to != TO_UNSAID || like == NULL)
+        return 0;
+    struct evidence_question question = {.convention = evidence_convention(like->format),
+                                         .to = LAYOUT_BURN};
+    enum layout layout = LAYOUT_TORCH;
+    for (size_t i = 0; i < like->n_tensors; i++) {
+        /* What is not known is assumed to be the other one. */
+        if (strcmp(key_leaf(like->tensors[i].key), "gamma") == 0)
+            question.to = LAYOUT_TORCH;
     }
-    return TO_TORCH;
+    const int code =
+        evidence_decide(like->tensors, like->n_tensors, &question, NULL, &layout, pass->err);
+    pass->to = layout == LAYOUT_BURN ? TO_BURN : TO_TORCH;
+    return code;
 }
 
 static bool has_backslash(const struct wfs_view *view)
@@ -168,10 +173,10 @@ int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
     if (code < 0)
         return code;
     report->has_like = pass.like != NULL;
-    pass.to = find_direction(&pass);
     if (has_backslash(view))
         report_add(report, REPORT_NOTICES, "remap", "\\1 in a replacement is read as ${1}");
-    code = run(&pass);
+    code = find_direction(&pass);
+    code = code < 0 ? code : run(&pass);
     wfs_catalog_free(pass.like);
     *out = steal(&report);
     return code;

@@ -61,7 +61,7 @@ struct wfs_view {
     struct rule *rules, **end;
     size_t n_rules;
     enum contiguous contiguous;
-    enum direction to;
+    enum direction from, to;
     enum collision collision;
     bool is_partial, is_strict;
     char *like;

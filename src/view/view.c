@@ -248,6 +248,10 @@ static const struct option options[] = {
      IS_WORD,
      .at = offsetof(struct wfs_view, to),
      .words = {"burn", "torch", "none"}},
+    {{"from", "burn|torch", "state whose conventions the source has, for --to"},
+     IS_WORD,
+     .at = offsetof(struct wfs_view, from),
+     .words = {"burn", "torch"}},
     {{"class", "REGEX:TYPE", "set the type of modules, e.g. Linear"}, .rule = RULE_CLASS},
     {{"like", "FILE", "use names, order and shapes of FILE"},
      IS_PATH,
@@ -284,7 +288,7 @@ int wfs_view_new(struct wfs_view **out)
     if (view == NULL)
         return -ENOMEM;
     view->end = &view->rules;
-    view->to = TO_UNSAID;
+    view->from = view->to = TO_UNSAID;
     *out = view;
     return 0;
 }

@@ -65,9 +65,10 @@ static int answer(const struct checkpoint *checkpoint, const char *container, co
     autofree struct verdict *verdicts = calloc(n + 1, sizeof(*verdicts));
     struct wfs_error err = {0};
     enum layout layout;
-    if (evidence_decide(checkpoint->tensors, n, convention_of(container),
-                        strcmp(to, "torch") == 0 ? LAYOUT_TORCH : LAYOUT_BURN, verdicts, &layout,
-                        &err) < 0)
+    const struct evidence_question question = {.convention = convention_of(container),
+                                               .to = strcmp(to, "torch") == 0 ? LAYOUT_TORCH
+                                                                              : LAYOUT_BURN};
+    if (evidence_decide(checkpoint->tensors, n, &question, verdicts, &layout, &err) < 0)
         return 1;
     for (size_t i = 0; i < n; i++)
         printf("%c\t%s\t%s\n", actions[verdicts[i].action], certainty_name(verdicts[i].certainty),
@@ -103,7 +104,7 @@ struct case_row {
     const char *certainty, *row;
 };
 
-static void check_case(enum wfs_convention convention, enum layout to, const struct case_row *rows,
+static void check_case(const struct evidence_question *question, const struct case_row *rows,
                        size_t n)
 {
     struct checkpoint checkpoint = {0};
@@ -115,7 +116,7 @@ static void check_case(enum wfs_convention convention, enum layout to, const str
     }
     autofree struct verdict *verdicts = calloc(n, sizeof(*verdicts));
     enum layout layout;
-    check_int(evidence_decide(checkpoint.tensors, n, convention, to, verdicts, &layout, NULL), 0);
+    check_int(evidence_decide(checkpoint.tensors, n, question, verdicts, &layout, NULL), 0);
     for (size_t i = 0; i < n; i++) {
         const bool is_ok = check_int(actions[verdicts[i].action], rows[i].action) &
                            check_str(certainty_name(verdicts[i].certainty), rows[i].certainty) &
@@ -126,8 +127,14 @@ static void check_case(enum wfs_convention convention, enum layout to, const str
     checkpoint_done(&checkpoint);
 }
 
-#define check_rows(container, to, rows)                                                            \
-    check_case(container, to, rows, sizeof(rows) / sizeof(*(rows)))
+#define check_rows(question, rows) check_case(&question, rows, sizeof(rows) / sizeof(*(rows)))
+
+static const struct evidence_question torch_to_burn = {.convention = WFS_CONVENTION_TORCH,
+                                                       .to = LAYOUT_BURN},
+                                      burn_to_torch = {.convention = WFS_CONVENTION_BURN,
+                                                       .to = LAYOUT_TORCH},
+                                      burn_to_burn = {.convention = WFS_CONVENTION_BURN,
+                                                      .to = LAYOUT_BURN};
 
 static void test_a_torch_file_to_burn(void)
 {
@@ -148,7 +155,7 @@ static void test_a_torch_file_to_burn(void)
         {"in_proj_weight|F32|60 20", '-', "certain", "24 "},
         {"strange.weight|F32|7 9", '-', "unknown", "19 "},
     };
-    check_rows(WFS_CONVENTION_TORCH, LAYOUT_BURN, rows);
+    check_rows(torch_to_burn, rows);
 }
 
 static void test_a_burn_file_to_torch(void)
@@ -158,7 +165,7 @@ static void test_a_burn_file_to_torch(void)
         {"norm.gamma|F32|8", 'R', "certain", "2 "},    {"norm.beta|F32|8", 'R', "certain", "2 "},
         {"scale.gamma|F32|8", '-', "unknown", "2 "},
     };
-    check_rows(WFS_CONVENTION_BURN, LAYOUT_TORCH, rows);
+    check_rows(burn_to_torch, rows);
 }
 
 static void test_nothing_to_do(void)
@@ -166,14 +173,77 @@ static void test_nothing_to_do(void)
     static const struct case_row rows[] = {
         {"fc.weight|F32|20 30", '-', "certain", "0 "},
         {"strange.weight|F32|20 30", '-', "certain", "0 "},
+        {"norm.gamma|F32|20", '-', "certain", "0 "},
     };
-    check_rows(WFS_CONVENTION_BURN, LAYOUT_BURN, rows);
+    check_rows(burn_to_burn, rows);
+}
+
+static void test_a_burn_file_without_evidence_is_a_guess(void)
+{
+    static const struct case_row as_it_is[] = {
+        {"fc.weight|F32|20 30", '-', "likely", "9 "},
+        {"conv.weight|F32|8 4 3 3", '-', "certain", "4 "},
+    };
+    static const struct case_row turned[] = {{"fc.weight|F32|20 30", 'T', "likely", "9 "}};
+    check_rows(burn_to_burn, as_it_is);
+    check_rows(burn_to_torch, turned);
+}
+
+/* Norms are known by their names, by running statistics, or by a weight and a bias of one length.
+ */
+static void test_a_burn_file_with_names_of_torch(void)
+{
+    static const struct case_row named[] = {{"norm.weight|F32|6", 'R', "certain", "21 "},
+                                            {"fc.weight|F32|2 6", 'T', "certain", "9 "}};
+    static const struct case_row with_statistics[] = {
+        {"down.1.weight|F32|4", 'R', "certain", "1 "},
+        {"down.1.bias|F32|4", 'R', "certain", "1 "},
+        {"down.1.running_mean|F32|4", '-', "certain", "1 "},
+        {"down.1.running_var|F32|4", '-', "certain", "1 "},
+        {"proj.weight|F32|2 6", 'T', "certain", "9 "},
+    };
+    static const struct case_row pair[] = {{"1.weight|F32|4", 'R', "likely", "22 "},
+                                           {"1.bias|F32|4", 'R', "likely", "22 "},
+                                           {"fc.weight|F32|2 6", 'T', "likely", "9 "}};
+    static const struct case_row right[] = {{"norm.weight|F32|6", '-', "certain", "0 "},
+                                            {"fc.weight|F32|2 6", '-', "certain", "0 "}};
+    check_rows(burn_to_burn, named);
+    check_rows(burn_to_burn, with_statistics);
+    check_rows(burn_to_burn, pair);
+    check_rows(burn_to_torch, right);
+}
+
+static void test_norms_of_burn_outweigh_one_of_torch(void)
+{
+    static const struct case_row rows[] = {
+        {"a.norm.gamma|F32|6", '-', "certain", "0 "},
+        {"b.norm.weight|F32|6", '-', "certain", "0 "},
+        {"fc.weight|F32|2 6", '-', "certain", "0 "},
+    };
+    static const struct case_row unnamed[] = {{"1.gamma|F32|6", '-', "certain", "0 "},
+                                              {"1.beta|F32|6", '-', "certain", "0 "}};
+    check_rows(burn_to_burn, rows);
+    check_rows(burn_to_burn, unnamed);
+}
+
+static void test_a_stated_layout_outweighs_all(void)
+{
+    static const struct case_row right[] = {{"fc.weight|F32|20 30", '-', "certain", "0 "}};
+    static const struct case_row turned[] = {{"fc.weight|F32|20 30", 'T', "certain", "9 "}};
+    struct evidence_question question = burn_to_burn;
+    question.stated = WFS_CONVENTION_TORCH;
+    check_rows(question, turned);
+    question.to = LAYOUT_TORCH;
+    check_rows(question, right);
+    question = torch_to_burn;
+    question.stated = WFS_CONVENTION_BURN;
+    check_rows(question, right);
 }
 
 static void test_no_tensors(void)
 {
     enum layout layout;
-    check_int(evidence_decide(NULL, 0, WFS_CONVENTION_TORCH, LAYOUT_BURN, NULL, &layout, NULL), 0);
+    check_int(evidence_decide(NULL, 0, &torch_to_burn, NULL, &layout, NULL), 0);
     check_int(layout, LAYOUT_TORCH);
 }
 
@@ -184,6 +254,10 @@ int main(int argc, char **argv)
     check_run(test_a_torch_file_to_burn);
     check_run(test_a_burn_file_to_torch);
     check_run(test_nothing_to_do);
+    check_run(test_a_burn_file_without_evidence_is_a_guess);
+    check_run(test_a_burn_file_with_names_of_torch);
+    check_run(test_norms_of_burn_outweigh_one_of_torch);
+    check_run(test_a_stated_layout_outweighs_all);
     check_run(test_no_tensors);
     return check_done();
 }

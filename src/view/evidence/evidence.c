@@ -17,145 +17,8 @@
 #include "base/arena.h"
 #include "base/search.h"
 #include "base/text_index.h"
+#include "view/evidence/words.h"
 #include "view/regex/regex.h"
-
-/*
- * ---- words ----
- *
- * A segment is cut into words at everything that is not a letter, and at capitals (`LayerNorm` is
- * layer norm, `RMSNorm` is rms norm, `fc1` is fc).
- */
-
-/* What the words in the last segment of the path of a module indicate about its type. */
-enum word_kind {
-    WORD_NORM = 1 << 0,
-    WORD_SCALE = 1 << 1,
-    WORD_ACT = 1 << 2,
-    WORD_TABLE = 1 << 3,
-    WORD_OF = 1 << 4, /* what tables hold */
-    WORD_LINEAR = 1 << 5,
-    WORD_TIME = 1 << 6,
-    WORD_HEAD = 1 << 7,
-    WORD_PERHAPS_HEAD = 1 << 8,
-    WORD_GENERIC = 1 << 9, /* indicates nothing */
-    WORD_PATCH = 1 << 10,
-    WORD_TO = 1 << 11,
-    WORD_GATE = 1 << 12,
-    WORD_BIAS = 1 << 13,
-    WORD_ACT_ITSELF = 1 << 14,
-    WORD_VECTOR = 1 << 15,
-};
-
-struct words {
-    uint32_t kinds;      /* of all words together */
-    uint32_t last_kinds; /* of the last word */
-    size_t n_words;
-    bool all_generic;
-};
-
-/* Words with the same meaning, each between spaces. */
-static const struct {
-    uint32_t kind;
-    const char *words;
-} lists[] = {
-    {WORD_NORM, " ln bn gn rms "},
-    {WORD_SCALE, " affine scale actnorm grn gamma ls mix gain magnitude "},
-    {WORD_ACT, " act activation prelu relu lrelu nonlinearity "},
-    {WORD_TABLE, " embedding embeddings emb embs embed embeds embedder embedders codebook lookup "
-                 "token tokens wte wpe "},
-    {WORD_OF, " word words token tokens tok position positions positional pos type char segment "
-              "class vocab relative wte wpe "},
-    {WORD_LINEAR, " proj projs project projection projections projector mapper linear linears lin "
-                  "lins dense fc qkv kv wqkv wkv router gate reduction merging modulation mqa lora "
-                  "mlp ff ffn ffw feed "},
-    {WORD_TIME, " time timestep timesteps step "},
-    {WORD_HEAD, " head heads classifier score unembed unembedding logits "},
-    {WORD_PERHAPS_HEAD, " decoder output generator "},
-    {WORD_GENERIC, " layer layers default module base original net main model to out "},
-    {WORD_PATCH, " patch embedder embedders "},
-    {WORD_TO, " to cond conditioning "},
-    {WORD_GATE, " gate router "},
-    {WORD_BIAS, " bias "},
-    {WORD_ACT_ITSELF, " act "},
-    {WORD_VECTOR, " vec "},
-};
-
-enum { LONGEST = 16 }; /* bytes of a word above, and one more */
-
-static bool is_upper(char c)
-{
-    return c >= 'A' && c <= 'Z';
-}
-
-static bool is_lower(char c)
-{
-    return c >= 'a' && c <= 'z';
-}
-
-/* Returns true if "norm" is part of the word, in any case. */
-static bool has_norm(const char *word, size_t n)
-{
-    for (size_t i = 0; i + 4 <= n; i++) {
-        if (strncasecmp(word + i, "norm", 4) == 0)
-            return true;
-    }
-    return false;
-}
-
-static uint32_t kinds_of(const char *word, size_t n)
-{
-    char spaced[LONGEST + 3] = " ";
-    uint32_t kinds = 0;
-    if (n <= LONGEST) {
-        for (size_t i = 0; i < n; i++)
-            spaced[i + 1] = (char)(word[i] | 0x20);
-        spaced[n + 1] = ' ';
-        for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
-            kinds |= strstr(lists[i].words, spaced) != NULL ? lists[i].kind : 0;
-    }
-    if (has_norm(word, n) && !(n == 7 && strncasecmp(word, "actnorm", 7) == 0))
-        kinds |= WORD_NORM;
-    return kinds;
-}
-
-/* Returns the bytes of the next word at or after *at: capitals that no small letter follows, or
- * at most one capital and small letters. 0: none. */
-static size_t next_word(const char *segment, size_t n_bytes, size_t *at)
-{
-    for (; *at < n_bytes; (*at)++) {
-        const char *word = segment + *at;
-        const size_t n_left = n_bytes - *at;
-        size_t n_upper = 0, n = 0;
-        while (n_upper < n_left && is_upper(word[n_upper]))
-            n_upper++;
-        const bool small_follows = n_upper < n_left && is_lower(word[n_upper]);
-        if (n_upper > (small_follows ? 1u : 0u))
-            return small_follows ? n_upper - 1 : n_upper;
-        n = n_upper;
-        while (n < n_left && is_lower(word[n]))
-            n++;
-        if (n > 0)
-            return n;
-    }
-    return 0;
-}
-
-/* Reads the words of a segment and puts them before those read so far. A zeroed struct with
- * all_generic set has none. */
-static void prepend_words(struct words *words, const char *segment, size_t n_bytes)
-{
-    uint32_t last_kinds = 0;
-    size_t at = 0, n, n_words = 0;
-    for (; (n = next_word(segment, n_bytes, &at)) > 0; at += n) {
-        last_kinds = kinds_of(segment + at, n);
-        words->kinds |= last_kinds;
-        words->all_generic = words->all_generic && (last_kinds & WORD_GENERIC) != 0;
-        n_words++;
-    }
-    if (words->n_words == 0)
-        words->last_kinds = last_kinds;
-    words->n_words += n_words;
-}
 
 /* ---- groups ---- */
 
@@ -198,6 +61,7 @@ struct evidence_file {
     uint64_t *vocab; /* sorted rows of tables of words */
     size_t n_vocab;
     bool has_no_norm; /* its LayerNorms are not norms */
+    const struct evidence_question *question;
     enum layout layout;
     bool is_sure;
     struct arena arena; /* of all of these and their texts */
@@ -283,7 +147,7 @@ static void read_words(struct group *group)
     size_t start = 1, end = group->n_name;
     group->words.all_generic = true;
     while (group->words.all_generic && start > 0 && find_named(group->name, &start, &end)) {
-        prepend_words(&group->words, group->name + start, end - start);
+        words_prepend(&group->words, group->name + start, end - start);
         end = start - 1;
     }
 }
@@ -385,8 +249,35 @@ static void count_vote(struct votes *votes, int layout)
     votes->n[layout]++;
 }
 
-static void count_group(struct evidence_file *file, const struct group *group, size_t *n_gammas,
-                        size_t *n_weights)
+/* How many groups have the parameters of a norm as each library names them. */
+struct norms {
+    size_t n_gammas, n_weights;
+    size_t n_pairs; /* with nothing but a weight and a bias of one length */
+};
+
+static bool is_shape(const struct wfs_tensor *tensor, uint32_t rank, const uint64_t *dims)
+{
+    return tensor != NULL && tensor->shape.rank == rank &&
+           (rank == 0 || memcmp(tensor->shape.dims, dims, rank * sizeof(*dims)) == 0);
+}
+
+/* In a file of Burn's, norms are known by more than their names, as these decide on everything. */
+static void count_norm(const struct evidence_file *file, const struct group *group,
+                       struct norms *norms)
+{
+    const struct wfs_tensor *w = group->weight, *gamma = group->gamma;
+    const bool is_burn = file->question->convention == WFS_CONVENTION_BURN;
+    const bool is_norm =
+        group_is_norm(group) || (is_burn && group->has_running_mean && group->has_running_var);
+    const bool is_gamma = gamma != NULL && gamma->shape.rank == 1;
+    norms->n_gammas += is_gamma && (is_norm || (is_burn && group->beta != NULL));
+    if (w != NULL && w->shape.rank == 1) {
+        norms->n_weights += is_norm;
+        norms->n_pairs += is_shape(group->bias, 1, w->shape.dims);
+    }
+}
+
+static void count_group(struct evidence_file *file, const struct group *group)
 {
     const struct wfs_tensor *w = group->weight;
     const int vote = group_vote(group);
@@ -408,8 +299,6 @@ static void count_group(struct evidence_file *file, const struct group *group, s
             w->shape.dims[0] >= 1000)
             file->vocab[file->n_vocab++] = w->shape.dims[0];
     }
-    *n_gammas += group_is_norm(group) && is_gamma;
-    *n_weights += group_is_norm(group) && rank == 1;
 }
 
 static int compare_widths(const void *a, const void *b)
@@ -426,28 +315,39 @@ static int compare_sizes(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void find_layout(struct evidence_file *file, enum wfs_convention convention, enum layout to,
-                        bool weights, bool gammas)
+/* Burn saves what it was given by a store without an adapter, with PyTorch's names and layout. */
+static void find_layout_of_burn(struct evidence_file *file, const struct norms *norms)
 {
+    const bool is_voted = file->votes.n[LAYOUT_TORCH] + file->votes.n[LAYOUT_BURN] > 0;
+    const bool is_torch_named = norms->n_gammas == 0 && norms->n_weights + norms->n_pairs > 0;
+    const bool is_torch = is_voted ? file->votes.n[LAYOUT_BURN] == 0 : is_torch_named;
+    file->layout = is_torch ? LAYOUT_TORCH : LAYOUT_BURN;
+    file->is_sure = is_voted || norms->n_gammas + norms->n_weights > 0;
+}
+
+static void find_layout(struct evidence_file *file, const struct norms *norms)
+{
+    const struct evidence_question *question = file->question;
     const uint32_t torch = file->votes.n[LAYOUT_TORCH], burn = file->votes.n[LAYOUT_BURN];
-    const bool is_torch_named = weights && !gammas;
+    const bool is_torch_named = norms->n_weights > 0 && norms->n_gammas == 0;
     file->is_sure = true;
-    if (convention == WFS_CONVENTION_TORCH) {
+    if (question->stated != WFS_CONVENTION_ANY) {
+        file->layout = question->stated == WFS_CONVENTION_TORCH ? LAYOUT_TORCH : LAYOUT_BURN;
+    } else if (question->convention == WFS_CONVENTION_TORCH) {
         file->layout = LAYOUT_TORCH;
-    } else if (convention == WFS_CONVENTION_BURN) {
-        file->layout = torch > 0 && burn == 0 ? LAYOUT_TORCH : LAYOUT_BURN;
+    } else if (question->convention == WFS_CONVENTION_BURN) {
+        find_layout_of_burn(file, norms);
     } else if (is_torch_named && (torch > 0 || burn == 0)) {
         file->layout = LAYOUT_TORCH;
     } else if (torch != burn && !is_torch_named) {
         file->layout = torch > burn ? LAYOUT_TORCH : LAYOUT_BURN;
     } else {
-        file->layout = to == LAYOUT_BURN ? LAYOUT_TORCH : LAYOUT_BURN;
+        file->layout = question->to == LAYOUT_BURN ? LAYOUT_TORCH : LAYOUT_BURN;
         file->is_sure = false;
     }
 }
 
-static int count(struct evidence_file *file, enum wfs_convention convention, enum layout to,
-                 struct wfs_error *err)
+static int count(struct evidence_file *file, struct wfs_error *err)
 {
     const size_t n = file->names.n_texts, n_labels = file->labels.n_texts + (size_t)1,
                  n_parents = file->parents.n_texts + (size_t)1;
@@ -463,9 +363,12 @@ static int count(struct evidence_file *file, enum wfs_convention convention, enu
         file->n_matrices == NULL || file->n_neighbours == NULL || file->widths == NULL ||
         file->vocab == NULL)
         return wfs_fail_memory(err);
-    size_t n_gammas = 0, n_weights = 0, n_kept = 0;
-    for (size_t i = 0; i < n; i++)
-        count_group(file, &file->groups[i], &n_gammas, &n_weights);
+    struct norms norms = {0};
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        count_group(file, &file->groups[i]);
+        count_norm(file, &file->groups[i], &norms);
+    }
     qsort(file->vocab, file->n_vocab, sizeof(uint64_t), compare_sizes);
     qsort(file->widths, file->n_widths, sizeof(struct width), compare_widths);
     for (size_t i = 0; i < file->n_widths; i++) {
@@ -473,7 +376,7 @@ static int count(struct evidence_file *file, enum wfs_convention convention, enu
             file->widths[n_kept++] = file->widths[i];
     }
     file->n_widths = n_kept;
-    find_layout(file, convention, to, n_weights > 0, n_gammas > 0);
+    find_layout(file, &norms);
     return 0;
 }
 
@@ -498,14 +401,14 @@ static bool evidence_is_vocab(const struct evidence_file *file, uint64_t n)
 
 /* Reads the tensors, which must outlive it. -ENOMEM. evidence_file_done is due in any case. */
 static int evidence_file_init(struct evidence_file *file, const struct wfs_tensor *tensors,
-                              size_t n_tensors, enum wfs_convention convention, enum layout to,
+                              size_t n_tensors, const struct evidence_question *question,
                               struct wfs_error *err)
 {
-    *file = (struct evidence_file){.n_tensors = n_tensors};
+    *file = (struct evidence_file){.n_tensors = n_tensors, .question = question};
     int code = regex_new(part_pattern, &file->part, err);
     code = code < 0 ? code : regex_new(companion_pattern, &file->companion, err);
     code = code < 0 ? code : make_groups(file, tensors, err);
-    return code < 0 ? code : count(file, convention, to, err);
+    return code < 0 ? code : count(file, err);
 }
 
 static void evidence_file_done(struct evidence_file *file)
@@ -551,12 +454,6 @@ static struct finding found(enum class class_, bool is_certain, const char *row)
 static struct finding linear(const struct matrix *m, bool is_certain, const char *row)
 {
     return (struct finding){CLASS_LINEAR, is_certain ? CERTAIN : LIKELY, row, m->file->layout};
-}
-
-static bool is_shape(const struct wfs_tensor *tensor, uint32_t rank, const uint64_t *dims)
-{
-    return tensor != NULL && tensor->shape.rank == rank &&
-           (rank == 0 || memcmp(tensor->shape.dims, dims, rank * sizeof(*dims)) == 0);
 }
 
 /* A square weight has the layout of its namesakes, else of its neighbours, else of the file. */
@@ -780,16 +677,16 @@ static struct verdict judge(const struct evidence_file *file, const struct findi
 }
 
 int evidence_decide(const struct wfs_tensor *tensors, size_t n_tensors,
-                    enum wfs_convention convention, enum layout to, struct verdict *ret,
+                    const struct evidence_question *question, struct verdict *ret,
                     enum layout *ret_layout, struct wfs_error *err)
 {
     cleanup(evidence_file_done) struct evidence_file file;
-    const int code = evidence_file_init(&file, tensors, n_tensors, convention, to, err);
+    const int code = evidence_file_init(&file, tensors, n_tensors, question, err);
     if (code < 0)
         return code;
-    for (size_t i = 0; i < n_tensors; i++) {
+    for (size_t i = 0; i < n_tensors && ret != NULL; i++) {
         const struct finding finding = classify(&file.groups[file.group_of[i]], &file);
-        ret[i] = judge(&file, &finding, tensors[i].key, to);
+        ret[i] = judge(&file, &finding, tensors[i].key, question->to);
     }
     *ret_layout = file.layout;
     return 0;

@@ -67,12 +67,19 @@ static inline enum wfs_convention evidence_convention(const struct wfs_format *f
     return format != NULL ? format->convention : WFS_CONVENTION_ANY;
 }
 
+/* What is known of a checkpoint, and what its tensors are to become. */
+struct evidence_question {
+    enum wfs_convention convention; /* of its format */
+    enum wfs_convention stated;     /* of its tensors, as the user says */
+    enum layout to;                 /* the layout to adapt to */
+};
+
 /*
- * Writes a verdict for each tensor to ret, and the layout that the file has or is assumed to have.
- * convention is that of the format, to the layout to adapt to. -ENOMEM.
+ * Writes a verdict for each tensor to ret, unless that is NULL, and the layout that the file has or
+ * is assumed to have. -ENOMEM.
  */
 int evidence_decide(const struct wfs_tensor *tensors, size_t n_tensors,
-                    enum wfs_convention convention, enum layout to, struct verdict *ret,
+                    const struct evidence_question *question, struct verdict *ret,
                     enum layout *ret_layout, struct wfs_error *err);
 
 /* Returns the last segment of a key. */

@@ -5,8 +5,10 @@ import json
 
 import pytest
 
-from wfs_testlib import st
-from wfs_testlib.program import weightfs
+from wfs_testlib import burnpack, mpk, st
+from wfs_testlib.burnpack import Burnpack, Tensor
+from wfs_testlib.mpk import f32
+from wfs_testlib.program import EXIT_RULES, weightfs
 
 NORMS = ['BatchNorm', 'LayerNorm', 'GroupNorm', 'RmsNorm']
 ALIKE = ['Embedding', 'Conv1d', 'Conv2d', 'ConvTranspose1d', 'PRelu', 'InstanceNorm']
@@ -39,3 +41,67 @@ def test_each_row(tmp_path, kind, direction, leaf, shape, new_leaf, new_shape):
     assert (tensor['key'], tensor['shape']) == ('model.part.' + new_leaf, new_shape)
     if shape == new_shape:
         assert weightfs('cat', *options, path, tensor['key']).raw == data
+
+
+# ---- whose conventions a file of Burn's has
+
+BATCH_NORM = {'down.1.' + leaf: ([4], bytes(16)) for leaf in ('weight', 'bias', 'running_mean', 'running_var')}
+LINEAR = {'fc.weight': ([2, 3], f32(1, 2, 3, 4, 5, 6))}
+TURNED = f32(1, 4, 2, 5, 3, 6)
+
+
+def write_burn(path, tensors):
+    """A file of either format of Burn's."""
+    if path.suffix == '.bpk':
+        burnpack.write(path, Burnpack({key: Tensor('F32', shape, data) for key, (shape, data) in tensors.items()}))
+        return path
+    item = {}
+    for key, (shape, data) in tensors.items():
+        *parents, leaf = key.split('.')
+        at = item
+        for parent in parents:
+            at = at.setdefault(parent, {})
+        at[leaf] = mpk.tensor(data, shape)
+    path.write_bytes(mpk.pack(mpk.record(item)))
+    return path
+
+
+def shown(path, *options):
+    return {t['key']: (t['shape'], weightfs('cat', *options, path, t['key']).raw)
+            for t in json.loads(weightfs('ls', '--json', *options, path).stdout)['tensors']}
+
+
+@pytest.mark.parametrize('suffix', ['.bpk', '.mpk'])
+@pytest.mark.parametrize('norm', [BATCH_NORM, {'norm.weight': ([3], bytes(12))}, {'1.weight': ([3], bytes(12)), '1.bias': ([3], bytes(12))}],
+                         ids=['running statistics', 'norm word', 'two vectors'])
+def test_norms_with_names_of_pytorch_decide_on_all(tmp_path, suffix, norm):
+    path = write_burn(tmp_path / ('in' + suffix), {**norm, **LINEAR})
+    assert shown(path, '--to=torch') == shown(path)
+    found = shown(path, '--to=burn')
+    names = {key.replace('weight', 'gamma').replace('bias', 'beta') for key in norm}
+    assert set(found) == names | set(LINEAR) and found['fc.weight'] == ([3, 2], TURNED)
+
+
+@pytest.mark.parametrize('suffix', ['.bpk', '.mpk'])
+def test_without_evidence_a_file_of_burn_is_a_guess_until_it_is_stated(tmp_path, suffix):
+    path = write_burn(tmp_path / ('in' + suffix), LINEAR)
+    assert shown(path, '--to=burn') == shown(path) and shown(path, '--to=torch')['fc.weight'] == ([3, 2], TURNED)
+    assert 'a guess' in weightfs('ls', '--strict', '--to=torch', path, code=EXIT_RULES).error
+    for whose in ('burn', 'torch'):
+        assert shown(path, '--strict', '--from', whose, '--to', whose) == shown(path)
+        other = {'burn': 'torch', 'torch': 'burn'}[whose]
+        assert shown(path, '--strict', '--from', whose, '--to', other)['fc.weight'] == ([3, 2], TURNED)
+
+
+def test_from_is_for_any_source_and_for_like(tmp_path):
+    source = st.write(tmp_path / 'in.safetensors', {'fc.weight': ('F32', [2, 2], f32(1, 2, 3, 4))})
+    like = write_burn(tmp_path / 'like.bpk', {'fc.weight': ([2, 2], bytes(16)), 'norm.gamma': ([2], bytes(8))})
+    assert shown(source, '--to=burn', '--from=burn') == shown(source)
+    assert shown(source, '--partial', '--like', like)['fc.weight'][1] == f32(1, 3, 2, 4)
+    assert shown(source, '--partial', '--like', like, '--from=burn')['fc.weight'][1] == f32(1, 2, 3, 4)
+
+
+def test_a_file_of_burn_with_names_of_pytorch_asks_for_these_as_like(tmp_path):
+    source = write_burn(tmp_path / 'in.bpk', {'fc.weight': ([2, 2], f32(1, 2, 3, 4)), 'norm.gamma': ([2], bytes(8))})
+    like = write_burn(tmp_path / 'like.bpk', {'fc.weight': ([2, 2], bytes(16)), 'norm.weight': ([2], bytes(8))})
+    assert shown(source, '--like', like) == {'fc.weight': ([2, 2], f32(1, 3, 2, 4)), 'norm.weight': ([2], bytes(8))}

@@ -21,7 +21,24 @@ def oracle(monkeypatch):
     monkeypatch.setattr(sys, 'dont_write_bytecode', True)
     import measure
     import rule
+    theirs = rule.File.find_layout
+    monkeypatch.setattr(rule.File, 'find_layout', lambda self, container, *args: (
+        layout_of_pack(self) if container == 'bpk' else theirs(self, container, *args)))
     return measure, rule
+
+
+def layout_of_pack(file):
+    """Of a .bpk, which the oracle takes for Burn's without asking its norms: whose conventions it follows, and whether that is known."""
+    gammas, weights, pairs = 0, 0, 0
+    for group in file.groups.values():
+        gamma, weight, bias = (group.leaves.get(leaf) for leaf in ('gamma', 'weight', 'bias'))
+        is_norm = group.is_norm() or {'running_mean', 'running_var'} <= set(group.leaves)
+        gammas += gamma is not None and len(gamma) == 1 and (is_norm or 'beta' in group.leaves)
+        weights += weight is not None and len(weight) == 1 and is_norm
+        pairs += weight is not None and len(weight) == 1 and weight == bias
+    if file.votes:
+        return 'burn' if file.votes['burn'] else 'torch', True
+    return 'torch' if weights + pairs and not gammas else 'burn', bool(weights + gammas)
 
 
 def lines_of(container, to, tensors):
