@@ -1,28 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interruption of long computations, and how far they are. The thread that starts one registers a
- * question; functions that may take long ask it now and then, and return -EINTR when the answer is
- * yes.
+ * Who reads: what functions that may take long are given, where there is something to say. They ask
+ * now and then whether the result is still needed, and return -EINTR when it is not.
  */
 #ifndef WFS_INTERRUPTION_H
 #define WFS_INTERRUPTION_H
 
+#include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-struct wfs_interruption {
-    /* Returns true when nobody needs the result any more. Called often. */
-    bool (*is_wanted)(void *ctx);
+/* All of it may be 0, as that of a pointer that is NULL. */
+struct wfs_io {
+    /* Returns true when nobody needs the result any more. Called often. NULL: somebody does. */
+    bool (*is_stopped)(void *ctx);
     void *ctx;
+    /* The range of a source that is read soon, forwards and nearly all of it: one on the network is
+     * fetched that far ahead. Reads of other ranges are as good. */
+    uint64_t source; /* its id; 0: nothing is known */
+    uint64_t offset, end;
 };
 
+static inline bool wfs_io_can_stop(const struct wfs_io *io)
+{
+    return io != NULL && io->is_stopped != NULL;
+}
+
+/* Returns -EINTR when the reader is to stop, or 0. */
+static inline int wfs_io_check(const struct wfs_io *io)
+{
+    return wfs_io_can_stop(io) && io->is_stopped(io->ctx) ? -EINTR : 0;
+}
+
 #pragma GCC visibility push(default)
-
-/* Sets the question of the calling thread, which is borrowed; NULL: none. */
-void wfs_interruption_set(const struct wfs_interruption *interruption);
-
-/* Asks it: -EINTR, or 0. */
-int wfs_interruption_check(void);
 
 /* Returns the bytes that all threads have read from files of checkpoints so far. */
 uint64_t wfs_n_read(void);

@@ -38,9 +38,9 @@ uint64_t wfs_layout_n_bytes(const struct wfs_layout *layout);
  */
 bool wfs_layout_is_large(const struct wfs_layout *layout);
 
-/* As wfs_tensor_read, of the file. */
-ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *buf,
-                        size_t n_bytes);
+/* As wfs_tensor_read_for, of the file. */
+ssize_t wfs_layout_read(const struct wfs_io *io, const struct wfs_layout *layout, uint64_t offset,
+                        void *buf, size_t n_bytes);
 
 /*
  * Writes the layout beside path under a temporary name, syncs it, loads it again and compares,

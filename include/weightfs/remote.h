@@ -8,7 +8,9 @@
 
 #include <stdint.h>
 
+struct wfs_io;
 struct wfs_remote;
+struct source;
 
 #pragma GCC visibility push(default)
 
@@ -17,6 +19,20 @@ int wfs_remote_new(int socket, struct wfs_remote **out);
 
 /* Lets go of it; sources that came from it keep it until they are freed. NULL is allowed. */
 void wfs_remote_free(struct wfs_remote *remote);
+
+/*
+ * Asked by a read that nobody can stop (see struct wfs_io), in its thread, before it waits for what
+ * has not been fetched: 0, or a negative errno, with which it fails at once. The range is all that
+ * the reader is known to need.
+ */
+typedef int wfs_remote_gate(void *ctx, const struct source *source, uint64_t offset, uint64_t end);
+
+/* Sets the gate of all sources that come from it, before others use it. */
+void wfs_remote_set_gate(struct wfs_remote *remote, wfs_remote_gate *gate, void *ctx);
+
+/* Fetches a range of a source that the gate was asked for. As a read of it. */
+int wfs_remote_fetch(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                     uint64_t end);
 
 /* Returns the bytes that were fetched for its sources, and those together with what readers wait
  * for, as of the last answer. */

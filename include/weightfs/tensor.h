@@ -14,6 +14,7 @@
 #include <weightfs/error.h>
 
 struct source;
+struct wfs_io; /* who reads: weightfs/interruption.h; may be NULL */
 
 /*
  * Every element type of safetensors 0.8, PyTorch 2.15 and Burn: identifier, name (the safetensors
@@ -181,9 +182,11 @@ bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *r
 /*
  * Reads n_bytes of the shown content from offset, clipped to its end. Returns the count that the
  * clip leaves, all of them read. -EIO when the source is short, changed or failing, or the tensor
- * has a trouble; -EBADMSG when its compressed data is damaged; -EINTR when the thread's
- * interruption asks for it; -ENOMEM. Pure apart from the source; may run in parallel.
+ * has a trouble; -EBADMSG when its compressed data is damaged; -EINTR when the reader is to stop;
+ * -ENOMEM. Pure apart from the source; may run in parallel.
  */
+ssize_t wfs_tensor_read_for(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                            uint64_t offset, void *buf, size_t n_bytes);
 ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf,
                         size_t n_bytes);
 
@@ -198,7 +201,8 @@ size_t wfs_tensor_piece_bytes(const struct wfs_tensor *tensor);
  * Prepares, in the calling thread, what a reader that has reached offset needs next if it goes
  * forward. Returns at once where a read is cheap. May run in parallel with reads.
  */
-void wfs_tensor_read_ahead(const struct wfs_tensor *tensor, uint64_t offset);
+void wfs_tensor_read_ahead(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                           uint64_t offset);
 
 /* Returns why it cannot be read: its trouble, or one that was found when it was read; NULL: none
  * is known. */
@@ -214,9 +218,9 @@ int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest);
 /* Gets the next bytes of a tensor. Anything but 0 ends the reading, and is returned there. */
 typedef int (*wfs_take)(void *ctx, const void *bytes, size_t n_bytes);
 
-/* Computes the same, and gives each piece to take; may run in parallel. */
-int wfs_tensor_digest_and(const struct wfs_tensor *tensor, wfs_take take, void *ctx,
-                          uint64_t *ret_digest);
+/* Computes the same, and gives each piece to take, unless that is NULL; may run in parallel. */
+int wfs_tensor_digest_and(const struct wfs_io *io, const struct wfs_tensor *tensor, wfs_take take,
+                          void *ctx, uint64_t *ret_digest);
 
 /*
  * The result of one pass over the shown elements as numbers. Elements of complex, bits and opaque
@@ -228,7 +232,8 @@ struct wfs_stats {
     double min, max, mean, std;
 };
 
-int wfs_tensor_stats(const struct wfs_tensor *tensor, struct wfs_stats *ret);
+int wfs_tensor_stats(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                     struct wfs_stats *ret);
 
 /*
  * Counts the complex elements that are NaN, because one of their halves is, and those that are

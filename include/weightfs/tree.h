@@ -57,7 +57,8 @@ struct wfs_tree_made {
     int (*hold)(const void *ctx, const void **ret_held);
     void (*let_go)(const void *ctx, const void *held);
     /* Reads it up to its end, without the tree; the count, or a negative errno. */
-    ssize_t (*read)(const void *held, uint64_t offset, void *buf, size_t n_bytes);
+    ssize_t (*read)(const struct wfs_io *io, const void *held, uint64_t offset, void *buf,
+                    size_t n_bytes);
     const void *ctx;
 };
 
@@ -307,13 +308,13 @@ int wfs_reading_new(const struct wfs_tree *tree, uint64_t number, struct wfs_rea
 /* Returns true for a tensor whose elements are stored as they are shown. */
 bool wfs_reading_is_plain(const struct wfs_reading *reading);
 /* As wfs_number_read; without the tree. */
-ssize_t wfs_reading_run(const struct wfs_reading *reading, uint64_t offset, void *buf,
-                        size_t n_bytes);
+ssize_t wfs_reading_run(const struct wfs_io *io, const struct wfs_reading *reading, uint64_t offset,
+                        void *buf, size_t n_bytes);
 /* Returns 0 when the bytes of the last run may be shown. -ESTALE: they are made of edits, which
  * have changed. */
 int wfs_reading_check(const struct wfs_tree *tree, const struct wfs_reading *reading);
 /* Does what wfs_tensor_read_ahead does, without the tree; nothing for what is not a tensor. */
-void wfs_reading_ahead(const struct wfs_reading *reading, uint64_t offset);
+void wfs_reading_ahead(const struct wfs_io *io, const struct wfs_reading *reading, uint64_t offset);
 void wfs_reading_free(struct wfs_reading *reading);
 
 /*
@@ -329,7 +330,7 @@ struct wfs_change {
 /* Sets the change that is made, for as long as it excludes others; NULL: it is over. */
 void wfs_tree_set_change(struct wfs_tree *tree, struct wfs_change *change);
 /* Makes the copy; what fails (-ENOSPC, -EINTR as wfs_tensor_read) is the next call's result. */
-void wfs_change_copy(struct wfs_change *change);
+void wfs_change_copy(const struct wfs_io *io, struct wfs_change *change);
 /* Removes a copy that nothing has used. */
 void wfs_change_done(struct wfs_change *change);
 
@@ -390,7 +391,7 @@ void wfs_digest_job_free(struct wfs_digest_job *job);
 /* Returns true if others should be answered meanwhile. */
 bool wfs_digest_job_is_long(const struct wfs_digest_job *job);
 /* Computes, for as long as that takes; the tree may change. -EINTR as wfs_tensor_read. */
-int wfs_digest_job_run(struct wfs_digest_job *job);
+int wfs_digest_job_run(const struct wfs_io *io, struct wfs_digest_job *job);
 /* Keeps the result, given that of the run: returns that, or -EAGAIN when the content has changed
  * meanwhile. */
 int wfs_digest_job_end(const struct wfs_tree *tree, const struct wfs_node *node,

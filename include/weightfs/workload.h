@@ -58,8 +58,8 @@ int wfs_workload_check(const struct wfs_workload *workload, struct wfs_error *er
  * NULL: only what both repeat is left out then, so that the elements of both correspond. -ENOMEM,
  * -EINTR; *ret needs wfs_distinct_done in any case.
  */
-int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
-                      const struct wfs_tensor *beside);
+int wfs_distinct_init(const struct wfs_io *io, struct wfs_distinct *ret,
+                      const struct wfs_tensor *tensor, const struct wfs_tensor *beside);
 void wfs_distinct_done(struct wfs_distinct *distinct);
 
 /* Returns how often the element is shown. */

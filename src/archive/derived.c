@@ -75,8 +75,9 @@ static void inflater_free(struct inflater *inflater)
  * Inflates up to n_bytes; *ret_n is less only at the end of the packed stream. -EBADMSG when the
  * packed data is damaged or ends too early, -ENOMEM, errors as source_read.
  */
-static int inflate_some(const struct source *source, const struct deflated *member,
-                        struct point *point, uint8_t *buf, size_t n_bytes, size_t *ret_n)
+static int inflate_some(const struct wfs_io *io, const struct source *source,
+                        const struct deflated *member, struct point *point, uint8_t *buf,
+                        size_t n_bytes, size_t *ret_n)
 {
     uint8_t input[INPUT_BYTES];
     z_stream *z = &point->stream;
@@ -86,7 +87,7 @@ static int inflate_some(const struct source *source, const struct deflated *memb
     while (z->avail_out > 0 && state != Z_STREAM_END) {
         const uint64_t n_left = member->n_packed - point->in;
         const size_t n = n_left < sizeof(input) ? (size_t)n_left : sizeof(input);
-        const int code = source_read(source, member->offset + point->in, input, n);
+        const int code = source_read_for(io, source, member->offset + point->in, input, n);
         if (code < 0)
             return code;
         z->next_in = input;
@@ -155,8 +156,8 @@ static void leave_copy(struct inflater *inflater, struct point *point)
 }
 
 /* Inflates up to the end of the block with that index, into the given block. */
-static int fill_block(struct inflater *inflater, uint32_t number, const struct deflated *member,
-                      uint64_t index, struct block *block)
+static int fill_block(const struct wfs_io *io, struct inflater *inflater, uint32_t number,
+                      const struct deflated *member, uint64_t index, struct block *block)
 {
     const uint64_t start = index * BLOCK_BYTES;
     uint64_t spacing = member->n_bytes / COPIES_PER_MEMBER / BLOCK_BYTES * BLOCK_BYTES;
@@ -175,7 +176,8 @@ static int fill_block(struct inflater *inflater, uint32_t number, const struct d
         size_t n;
         if (point->out % spacing == 0 && point->out != 0)
             leave_copy(inflater, point);
-        const int code = inflate_some(inflater->source, member, point, block->bytes, n_wanted, &n);
+        const int code =
+            inflate_some(io, inflater->source, member, point, block->bytes, n_wanted, &n);
         if (code < 0 || n != n_wanted) {
             point_close(point);
             return code < 0 ? code : -EBADMSG;
@@ -186,8 +188,8 @@ static int fill_block(struct inflater *inflater, uint32_t number, const struct d
 }
 
 /* Finds the block, or inflates it in place of the one that was not used for the longest time. */
-static int get_block(struct inflater *inflater, uint32_t number, const struct deflated *member,
-                     uint64_t index, const uint8_t **ret)
+static int get_block(const struct wfs_io *io, struct inflater *inflater, uint32_t number,
+                     const struct deflated *member, uint64_t index, const uint8_t **ret)
 {
     struct block *oldest = &inflater->blocks[0];
     for (size_t i = 0; i < N_BLOCKS; i++) {
@@ -205,13 +207,13 @@ static int get_block(struct inflater *inflater, uint32_t number, const struct de
         return -ENOMEM;
     oldest->is_full = false;
     *ret = oldest->bytes;
-    return fill_block(inflater, number, member, index, oldest);
+    return fill_block(io, inflater, number, member, index, oldest);
 }
 
 /* Reads a range inside of a member, which has the same number at every call. One of many threads
  * inflates at a time. */
-static int inflater_read(struct inflater *inflater, uint32_t number, const struct deflated *member,
-                         uint64_t offset, void *buf, size_t n_bytes)
+static int inflater_read(const struct wfs_io *io, struct inflater *inflater, uint32_t number,
+                         const struct deflated *member, uint64_t offset, void *buf, size_t n_bytes)
 {
     int code = 0;
     pthread_mutex_lock(&inflater->lock);
@@ -219,7 +221,7 @@ static int inflater_read(struct inflater *inflater, uint32_t number, const struc
         const size_t skip = offset % BLOCK_BYTES;
         const size_t n = n_bytes < BLOCK_BYTES - skip ? n_bytes : BLOCK_BYTES - skip;
         const uint8_t *bytes;
-        code = get_block(inflater, number, member, offset / BLOCK_BYTES, &bytes);
+        code = get_block(io, inflater, number, member, offset / BLOCK_BYTES, &bytes);
         if (code == 0)
             memcpy(at, bytes + skip, n);
         at += n;
@@ -240,7 +242,7 @@ int inflate_all(const struct source *source, const struct deflated *member, stru
     while (code == 0 && n_left > 0) {
         const size_t n_wanted = n_left < BLOCK_BYTES ? (size_t)n_left : BLOCK_BYTES;
         size_t n;
-        code = inflate_some(source, member, &point, buf, n_wanted, &n);
+        code = inflate_some(NULL, source, member, &point, buf, n_wanted, &n);
         if (code < 0)
             break;
         crc = crc32(crc, buf, (uInt)n);
@@ -292,26 +294,27 @@ struct derived {
     struct inflater *inflater; /* created with the first deflated range */
 };
 
-static int read_range(const struct derived *derived, const struct range *range, uint64_t offset,
-                      void *buf, size_t n_bytes)
+static int read_range(const struct wfs_io *io, const struct derived *derived,
+                      const struct range *range, uint64_t offset, void *buf, size_t n_bytes)
 {
     ssize_t n;
     switch (range->kind) {
     case RANGE_DEFLATED:
-        return inflater_read(derived->inflater, (uint32_t)(range - derived->ranges),
+        return inflater_read(io, derived->inflater, (uint32_t)(range - derived->ranges),
                              &range->deflated, offset, buf, n_bytes);
     case RANGE_MEMORY:
         memcpy(buf, range->bytes + offset, n_bytes);
         return 0;
     default:
-        n = wfs_tensor_read(range->tensor, offset, buf, n_bytes);
+        n = wfs_tensor_read_for(io, range->tensor, offset, buf, n_bytes);
         if (n < 0)
             return (int)n;
         return (size_t)n < n_bytes ? -EIO : 0;
     }
 }
 
-static int read_derived(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_derived(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                        void *buf, size_t n_bytes)
 {
     const struct derived *derived = source->ctx;
     int code = 0;
@@ -324,7 +327,7 @@ static int read_derived(const struct source *source, uint64_t offset, void *buf,
             return -EIO;
         const uint64_t from = offset - range->offset, n_left = range->n_bytes - from;
         const size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
-        code = read_range(derived, range, from, at, n);
+        code = read_range(io, derived, range, from, at, n);
         at += n;
         offset += n;
         n_bytes -= n;

@@ -404,7 +404,7 @@ static int read_header(struct zip *zip, const struct zip_entry *entry, const uin
             return wfs_fail(err, E2BIG, "zip: the name %s is too long", name_of(entry).text);
         /* The pickle is read later, which checks that the file has not changed. */
         const int code =
-            source_read_unchecked(zip->source, zip->start + entry->header, zip->window, n);
+            source_read_unchecked(NULL, zip->source, zip->start + entry->header, zip->window, n);
         if (code < 0)
             return wfs_fail(err, -code, "cannot read the zip at byte %llu",
                             (unsigned long long)entry->header);

@@ -331,15 +331,15 @@ bool outfile_cannot_read(const struct outfile *outfile)
     return outfile->cannot_read;
 }
 
-static int read_piece(struct outfile *outfile, const struct source *source, uint64_t offset,
-                      size_t n_bytes)
+static int read_piece(const struct wfs_io *io, struct outfile *outfile, const struct source *source,
+                      uint64_t offset, size_t n_bytes)
 {
     if (outfile->buffer == NULL)
         outfile->buffer = malloc(N_BUFFER);
     if (outfile->buffer == NULL)
         return outfile->error = -ENOMEM;
     outfile->n_read = 0;
-    const int code = source_read(source, offset, outfile->buffer, n_bytes);
+    const int code = source_read_for(io, source, offset, outfile->buffer, n_bytes);
     if (code < 0)
         return fail_read(outfile, code);
     outfile->read_id = source->id;
@@ -349,11 +349,12 @@ static int read_piece(struct outfile *outfile, const struct source *source, uint
 }
 
 /* One piece through memory: for what the kernel cannot copy. */
-static int copy_by_hand(struct outfile *outfile, const struct source *source, uint64_t offset,
-                        uint64_t n_bytes, uint64_t *ret_n)
+static int copy_by_hand(const struct wfs_io *io, struct outfile *outfile,
+                        const struct source *source, uint64_t offset, uint64_t n_bytes,
+                        uint64_t *ret_n)
 {
     const size_t n = n_bytes < N_BUFFER ? (size_t)n_bytes : N_BUFFER;
-    if (read_piece(outfile, source, offset, n) < 0)
+    if (read_piece(io, outfile, source, offset, n) < 0)
         return outfile->error;
     *ret_n = n;
     return outfile_write(outfile, outfile->buffer, n);
@@ -370,7 +371,8 @@ static int copy_small(struct outfile *outfile, const struct source *source, uint
     if (!is_there) {
         const bool has_more = offset < source->n_bytes && source->n_bytes - offset > n_bytes;
         const uint64_t n_left = has_more ? source->n_bytes - offset : n_bytes;
-        if (read_piece(outfile, source, offset, n_left < N_SMALL ? (size_t)n_left : N_SMALL) < 0)
+        if (read_piece(NULL, outfile, source, offset, n_left < N_SMALL ? (size_t)n_left : N_SMALL) <
+            0)
             return outfile->error;
     }
     *ret_n = n_bytes;
@@ -388,8 +390,8 @@ static size_t n_at_once(const struct outfile *outfile, uint64_t offset, uint64_t
     return n_before > 0 ? n_before : n - n % IO_BLOCK;
 }
 
-int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t offset,
-                 uint64_t n_bytes, uint64_t *ret_n)
+int outfile_copy(const struct wfs_io *io, struct outfile *outfile, const struct source *source,
+                 uint64_t offset, uint64_t n_bytes, uint64_t *ret_n)
 {
     if (outfile->error != 0)
         return outfile->error;
@@ -397,7 +399,7 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
     if (source->fd >= 0 && n_bytes <= N_SMALL)
         return copy_small(outfile, source, offset, (size_t)n_bytes, ret_n);
     if (source->fd < 0 || !outfile->can_copy)
-        return copy_by_hand(outfile, source, offset, n_bytes, ret_n);
+        return copy_by_hand(io, outfile, source, offset, n_bytes, ret_n);
     if (flush(outfile) < 0)
         return outfile->error;
     off_t from = (off_t)offset, to = (off_t)outfile->offset;
@@ -407,7 +409,7 @@ int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t 
         /* Another filesystem, or one that cannot: the same bytes by hand. */
         if (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
             outfile->can_copy = false;
-            return copy_by_hand(outfile, source, offset, n_bytes, ret_n);
+            return copy_by_hand(io, outfile, source, offset, n_bytes, ret_n);
         }
         if (errno == EINTR)
             return *ret_n = 0, 0;

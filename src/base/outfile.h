@@ -50,8 +50,8 @@ int outfile_pad(struct outfile *outfile, uint64_t to_offset);
  * would take long: *ret_n is how much. -EIO when the source came up short or changed, or what the
  * system returned.
  */
-int outfile_copy(struct outfile *outfile, const struct source *source, uint64_t offset,
-                 uint64_t n_bytes, uint64_t *ret_n);
+int outfile_copy(const struct wfs_io *io, struct outfile *outfile, const struct source *source,
+                 uint64_t offset, uint64_t n_bytes, uint64_t *ret_n);
 
 /* Returns true when the error of outfile_copy came from reading the source. */
 bool outfile_cannot_read(const struct outfile *outfile);

@@ -5,7 +5,6 @@
 #include "base/source.h"
 
 #include <weightfs/cleanup.h>
-#include <weightfs/interruption.h>
 #include <weightfs/io.h>
 #include <weightfs/url.h>
 
@@ -279,7 +278,8 @@ int source_open(const char *path, struct source **out, struct wfs_error *err)
     return source_new_fd(path, fd, out, err);
 }
 
-static int read_memory(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_memory(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                       void *buf, size_t n_bytes)
 {
     if (n_bytes > 0)
         memcpy(buf, (const char *)source->ctx + offset, n_bytes);
@@ -329,12 +329,13 @@ static int read_file(const struct source *source, uint64_t offset, void *buf, si
     return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
 }
 
-int source_read_unchecked(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+int source_read_unchecked(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                          void *buf, size_t n_bytes)
 {
     if (offset > source->n_bytes || n_bytes > source->n_bytes - offset)
         return -EIO;
     if (source->kind->read != NULL) {
-        const int code = source->kind->read(source, offset, buf, n_bytes);
+        const int code = source->kind->read(source, io, offset, buf, n_bytes);
         if (code == 0 && source->is_remote)
             atomic_fetch_add_explicit(&n_read, n_bytes, memory_order_relaxed);
         return code;
@@ -360,9 +361,10 @@ uint64_t source_sum(const struct source **sources, size_t n)
     return n_bytes;
 }
 
-int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+int source_read_for(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                    void *buf, size_t n_bytes)
 {
-    const int code = source_read_unchecked(source, offset, buf, n_bytes);
+    const int code = source_read_unchecked(io, source, offset, buf, n_bytes);
     return code < 0 ? code : source_check(source);
 }
 
@@ -397,24 +399,21 @@ const struct source *source_find(const struct source *source, uint64_t *offset, 
     return file;
 }
 
-/* One for each thread: passing it along would give a parameter to every function that reads. */
-static _Thread_local struct {
-    uint64_t id; /* of the source; 0: nothing is known */
-    uint64_t offset, end;
-} expectation;
-
-void source_expect(const struct source *source, uint64_t offset, uint64_t n_bytes)
+struct wfs_io source_expect(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                            uint64_t n_bytes)
 {
-    expectation.id = source == NULL ? 0 : source->id;
-    expectation.offset = offset;
-    if (__builtin_add_overflow(offset, n_bytes, &expectation.end))
-        expectation.end = UINT64_MAX;
+    struct wfs_io expecting = io != NULL ? *io : (struct wfs_io){0};
+    expecting.source = source->id;
+    expecting.offset = offset;
+    if (__builtin_add_overflow(offset, n_bytes, &expecting.end))
+        expecting.end = UINT64_MAX;
+    return expecting;
 }
 
-uint64_t source_expected(const struct source *source, uint64_t offset)
+uint64_t source_expected(const struct wfs_io *io, const struct source *source, uint64_t offset)
 {
-    return expectation.id == source->id && offset >= expectation.offset && offset < expectation.end
-               ? expectation.end
+    return io != NULL && io->source == source->id && offset >= io->offset && offset < io->end
+               ? io->end
                : 0;
 }
 

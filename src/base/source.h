@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include <weightfs/error.h>
+#include <weightfs/interruption.h>
 #include <weightfs/output.h>
 
 struct source {
@@ -39,7 +40,8 @@ struct source {
 struct source_kind {
     /* Reads exactly n_bytes. Safe to call from many threads. NULL: a file, which is read by its
      * descriptor. */
-    int (*read)(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
+    int (*read)(const struct source *source, const struct wfs_io *io, uint64_t offset, void *buf,
+                size_t n_bytes);
     void (*done)(void *ctx); /* NULL: nothing to free */
     /* Checks the sources that the bytes at offset are made of, where they are several; NULL:
      * origin is all. */
@@ -96,6 +98,14 @@ static inline bool source_is_file(const struct source *source)
 /* Adds what it lets others do: of one on the network that is private, nothing. */
 void source_add_access(const struct source *source, struct wfs_access *access);
 
+/* Returns what a source is made of in the end. */
+static inline const struct source *source_file(const struct source *source)
+{
+    while (source->origin != NULL)
+        source = source->origin;
+    return source;
+}
+
 /* Closes the file: reading is -EIO from now on. */
 void source_close(struct source *source);
 
@@ -103,26 +113,32 @@ void source_close(struct source *source);
 uint64_t source_sum(const struct source **sources, size_t n);
 
 /* Reads all n_bytes, and checks the identity after that. -EIO for a file that is short or has
- * changed, or what the system returned; -EBADMSG for damaged compressed data, -ENOMEM. */
-int source_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
+ * changed, or what the system returned; -EBADMSG for damaged compressed data, -EINTR, -ENOMEM. */
+int source_read_for(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                    void *buf, size_t n_bytes);
 
 /* Reads without a check of the identity, for many small reads before one source_check and before
  * anybody sees the bytes. */
-int source_read_unchecked(const struct source *source, uint64_t offset, void *buf, size_t n_bytes);
+int source_read_unchecked(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                          void *buf, size_t n_bytes);
+
+static inline int source_read(const struct source *source, uint64_t offset, void *buf,
+                              size_t n_bytes)
+{
+    return source_read_for(NULL, source, offset, buf, n_bytes);
+}
 
 /* Returns the file in which the bytes at *offset lie as they are, as `find` does; the source itself
  * where that is not known, or has fewer than n_least. */
 const struct source *source_find(const struct source *source, uint64_t *offset, uint64_t *n_bytes,
                                  uint64_t n_least);
 
-/*
- * Tells what the calling thread is about to read of a source, forwards and nearly all of it: one on
- * the network is fetched that far ahead. NULL: nothing is known. Reads of other ranges are as good.
- */
-void source_expect(const struct source *source, uint64_t offset, uint64_t n_bytes);
+/* Returns what is known of the reader, and that it is about to read the range of the source. */
+struct wfs_io source_expect(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                            uint64_t n_bytes);
 
-/* Returns up to where the calling thread will read on from the offset; 0: not known. */
-uint64_t source_expected(const struct source *source, uint64_t offset);
+/* Returns up to where the reader goes on from the offset; 0: not known. */
+uint64_t source_expected(const struct wfs_io *io, const struct source *source, uint64_t offset);
 
 /* Returns -EIO when the file is no longer what it was when it was opened, and from then on. */
 int source_check(const struct source *source);

@@ -30,7 +30,8 @@ static int refill(struct stream *stream)
     const uint64_t n_left = stream->end - stream->next;
     const size_t n = n_left < STREAM_WINDOW - n_kept ? (size_t)n_left : STREAM_WINDOW - n_kept;
     memmove(stream->window, stream->at, n_kept);
-    const int code = source_read(stream->source, stream->next, stream->window + n_kept, n);
+    const int code =
+        source_read_for(stream->io, stream->source, stream->next, stream->window + n_kept, n);
     if (code < 0)
         return code;
     stream->next += n;
@@ -68,7 +69,8 @@ int stream_read(struct stream *stream, void *buf, size_t n_bytes)
     stream->at += n;
     if (n == n_bytes)
         return 0;
-    const int code = source_read(stream->source, stream->next, (char *)buf + n, n_bytes - n);
+    const int code =
+        source_read_for(stream->io, stream->source, stream->next, (char *)buf + n, n_bytes - n);
     if (code == 0)
         stream->next += n_bytes - n;
     return code;

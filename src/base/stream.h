@@ -10,6 +10,7 @@
 enum { STREAM_WINDOW = 65536 };
 
 struct stream {
+    const struct wfs_io *io; /* NULL at the beginning */
     const struct source *source;
     uint64_t next, end; /* of what is not in the window yet */
     uint8_t *window;

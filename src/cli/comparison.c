@@ -207,7 +207,7 @@ static void free_side(struct side *side)
 static bool make_side(struct side *side, const struct wfs_tensor *tensor,
                       const struct wfs_tensor *beside, bool is_number)
 {
-    if (wfs_distinct_init(&side->distinct, tensor, beside) < 0)
+    if (wfs_distinct_init(NULL, &side->distinct, tensor, beside) < 0)
         return false;
     side->tensor = &side->distinct.tensor;
     side->n_bits = is_number ? wfs_dtype_bits((enum wfs_dtype)tensor->dtype) : 8;

@@ -492,7 +492,7 @@ static void report_count(struct check *check, enum wfs_severity severity,
 static int count_odd(const struct wfs_tensor *tensor, struct wfs_stats *ret)
 {
     struct wfs_odd odd;
-    int code = wfs_tensor_stats(tensor, ret);
+    int code = wfs_tensor_stats(NULL, tensor, ret);
     if (code != -EOPNOTSUPP)
         return code;
     code = wfs_tensor_count_odd(tensor, &odd);

@@ -297,7 +297,7 @@ static int read_corners(struct view *view)
 static int read_stats(struct view *view, struct progress *progress)
 {
     const struct wfs_tensor *tensor = view->tensor;
-    int result = wfs_tensor_stats(tensor, &view->stats);
+    int result = wfs_tensor_stats(NULL, tensor, &view->stats);
     progress_add(progress, tensor->n_bytes);
     view->has_stats = result == 0;
     if (result < 0 || wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_BOOL ||

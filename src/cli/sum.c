@@ -80,7 +80,7 @@ static int make_sums(struct reading *reading, const struct wfs_tensor *tensor, s
     uint64_t xxh3;
     unsigned char sha256[N_SHA256];
     sha256_init(&reading->sha256);
-    const int code = wfs_tensor_digest_and(tensor, add_piece, reading, &xxh3);
+    const int code = wfs_tensor_digest_and(NULL, tensor, add_piece, reading, &xxh3);
     if (code < 0)
         return code;
     sha256_digest(&reading->sha256, N_SHA256, sha256);

@@ -168,7 +168,7 @@ static int scan(const struct wfs_distinct *distinct, values_visit visit, void *c
 static int scan_all(const struct wfs_tensor *tensor, values_visit visit, void *ctx)
 {
     cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    const int code = wfs_distinct_init(&distinct, tensor, NULL);
+    const int code = wfs_distinct_init(NULL, &distinct, tensor, NULL);
     return code < 0 ? code : scan(&distinct, visit, ctx);
 }
 

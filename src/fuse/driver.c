@@ -8,12 +8,100 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
-#include <weightfs/unfetched.h>
 #include "fuse/log.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+/* ---- threads ---- */
+
+/* What a thread has of its own: it answers one request at a time. */
+struct driver_thread {
+    char *buffer;
+    bool is_refused;              /* it must not wait for the network */
+    const struct source *missing; /* what it needs; NULL: nothing */
+    uint64_t offset, end;
+    int code;         /* why that cannot be fetched; 0: it can */
+    unsigned n_tries; /* since a try had all that it needed */
+};
+
+static void free_thread(void *thread)
+{
+    if (thread != NULL)
+        free(((struct driver_thread *)thread)->buffer);
+    free(thread);
+}
+
+/* Returns NULL without memory. */
+static struct driver_thread *own(const struct driver *driver)
+{
+    struct driver_thread *thread = pthread_getspecific(driver->threads);
+    if (thread != NULL)
+        return thread;
+    thread = calloc(1, sizeof(*thread));
+    if (thread != NULL && pthread_setspecific(driver->threads, thread) != 0) {
+        free(thread);
+        return NULL;
+    }
+    return thread;
+}
+
+void *driver_buffer(struct driver *driver)
+{
+    struct driver_thread *thread = own(driver);
+    if (thread != NULL && thread->buffer == NULL)
+        thread->buffer = aligned_alloc(4096, DRIVER_TRANSFER_MAX);
+    return thread == NULL ? NULL : thread->buffer;
+}
+
+void driver_refuse_waiting(struct driver *driver, bool is_refused)
+{
+    struct driver_thread *thread = driver->target->remote == NULL ? NULL : own(driver);
+    if (thread != NULL)
+        thread->is_refused = is_refused;
+}
+
+int driver_note_missing(void *ctx, const struct source *source, uint64_t offset, uint64_t end)
+{
+    struct driver_thread *thread = own(ctx);
+    if (thread == NULL || !thread->is_refused)
+        return 0;
+    if (thread->code < 0)
+        return thread->code;
+    if (thread->missing == NULL) {
+        thread->missing = source;
+        thread->offset = offset;
+        thread->end = end;
+    }
+    return -EAGAIN;
+}
+
+void driver_forget_missing(struct driver *driver)
+{
+    struct driver_thread *thread = own(driver);
+    if (thread != NULL)
+        thread->missing = NULL;
+}
+
+bool driver_fetch(struct driver *driver, const struct wfs_io *io)
+{
+    enum { TRIES = 4096 };
+    struct driver_thread *thread = driver->target->remote == NULL ? NULL : own(driver);
+    if (thread == NULL)
+        return false;
+    if (thread->missing == NULL) {
+        thread->code = 0;
+        thread->n_tries = 0;
+        return false;
+    }
+    /* A small cache may lose one part of what is needed for another, again and again. */
+    thread->code = ++thread->n_tries > TRIES
+                       ? -EIO
+                       : wfs_remote_fetch(io, thread->missing, thread->offset, thread->end);
+    thread->missing = NULL;
+    return true;
+}
 
 /* ---- beginning and end ---- */
 
@@ -25,7 +113,7 @@ static int init_locks(struct driver *driver)
     pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     const int rc = pthread_rwlock_init(&driver->lock, &attributes);
     pthread_rwlockattr_destroy(&attributes);
-    if (rc != 0 || pthread_key_create(&driver->buffers, free) != 0)
+    if (rc != 0 || pthread_key_create(&driver->threads, free_thread) != 0)
         return -ENOMEM;
     notices_init(&driver->notices);
     parking_init(&driver->parking);
@@ -63,8 +151,8 @@ void driver_done(struct driver *driver)
 {
     clear_output(driver);
     if (driver->has_locks) {
-        free(pthread_getspecific(driver->buffers));
-        pthread_key_delete(driver->buffers);
+        free_thread(pthread_getspecific(driver->threads));
+        pthread_key_delete(driver->threads);
         notices_done(&driver->notices);
         parking_done(&driver->parking);
         pthread_rwlock_destroy(&driver->lock);
@@ -165,19 +253,19 @@ void driver_note_failed_read(struct driver *driver)
 void driver_begin_read(struct driver *driver)
 {
     pthread_rwlock_rdlock(&driver->lock);
-    wfs_unfetched_begin();
+    driver_refuse_waiting(driver, true);
 }
 
 void driver_end_read(struct driver *driver)
 {
-    wfs_unfetched_end();
+    driver_refuse_waiting(driver, false);
     pthread_rwlock_unlock(&driver->lock);
 }
 
 void driver_begin_change(struct driver *driver)
 {
     pthread_rwlock_wrlock(&driver->lock);
-    wfs_unfetched_begin();
+    driver_refuse_waiting(driver, true);
 }
 
 static void reap(struct driver *driver)
@@ -220,7 +308,7 @@ void driver_end_change(struct driver *driver)
     const bool is_changed = generation != driver->generation;
     driver->generation = generation;
     reap(driver);
-    wfs_unfetched_end();
+    driver_refuse_waiting(driver, false);
     pthread_rwlock_unlock(&driver->lock);
     if (is_changed)
         mark_dirty(driver);
@@ -272,17 +360,4 @@ void driver_forget(struct driver *driver, uint64_t number, uint64_t n)
         pthread_rwlock_unlock(&driver->lock);
     }
     pthread_mutex_unlock(&driver->change);
-}
-
-void *driver_buffer(struct driver *driver)
-{
-    void *buffer = pthread_getspecific(driver->buffers);
-    if (buffer != NULL)
-        return buffer;
-    buffer = aligned_alloc(4096, DRIVER_TRANSFER_MAX);
-    if (buffer != NULL && pthread_setspecific(driver->buffers, buffer) != 0) {
-        free(buffer);
-        return NULL;
-    }
-    return buffer;
 }

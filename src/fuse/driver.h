@@ -6,11 +6,14 @@
  * Readers share `lock`. A change holds `change` and then `lock` alone. A commit holds `change`
  * throughout and `lock` mostly as a reader, so reading goes on while changes wait. All others hold
  * them only while they look into the tree: whatever reads a tensor does so without them, and what
- * is missing of a source on the network is fetched without them (weightfs/unfetched.h).
+ * is missing of a source on the network is fetched without them: reads fail meanwhile, and are
+ * repeated.
  */
 #ifndef WFS_DRIVER_H
 #define WFS_DRIVER_H
 
+#include <weightfs/interruption.h>
+#include <weightfs/remote.h>
 #include "fuse/generated.h"
 #include "fuse/notices.h"
 #include "fuse/parking.h"
@@ -66,7 +69,7 @@ struct driver {
     struct strbuf reverted; /* paths of which edits are to be taken back, as far as they came */
     uint64_t n_reverted;    /* such lists so far; both guarded by status_lock */
 
-    pthread_key_t buffers; /* one for each thread */
+    pthread_key_t threads; /* what each of them has of its own: struct driver_thread */
     bool has_locks;
 };
 
@@ -102,6 +105,21 @@ void driver_end_sync(struct driver *driver, int code);
 
 /* Rescues edits after a failed sync; `change` is held. */
 void driver_rescue(struct driver *driver);
+
+/*
+ * Between a beginning and an end as above, or where waiting is refused, a read of what has not been
+ * fetched fails with -EAGAIN.
+ *
+ * driver_fetch returns false when nothing was missing for the thread since its last call, and its
+ * result counts. Else it fetches that, for as long as it takes or until the reader is to stop, and
+ * returns true. Where that fails, the reads of the next attempt fail with the reason.
+ */
+bool driver_fetch(struct driver *driver, const struct wfs_io *io);
+void driver_refuse_waiting(struct driver *driver, bool is_refused);
+/* The gate of the sources on the network: notes what a thread misses first. ctx: the driver. */
+wfs_remote_gate driver_note_missing;
+/* Forgets what was missing: the caller has another way to wait for it. */
+void driver_forget_missing(struct driver *driver);
 
 /* Returns a buffer of DRIVER_TRANSFER_MAX bytes that belongs to the calling thread, or NULL. */
 void *driver_buffer(struct driver *driver);

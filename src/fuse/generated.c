@@ -149,10 +149,11 @@ static void end_hold(const void *ctx, const void *held)
     pthread_mutex_unlock(&file->lock);
 }
 
-static ssize_t read_held(const void *held, uint64_t offset, void *buf, size_t n_bytes)
+static ssize_t read_held(const struct wfs_io *io, const void *held, uint64_t offset, void *buf,
+                         size_t n_bytes)
 {
     const struct planned *planned = held;
-    return wfs_layout_read(planned->commit.layout, offset, buf, n_bytes);
+    return wfs_layout_read(io, planned->commit.layout, offset, buf, n_bytes);
 }
 
 /* Adds a file with the first extension of the format. */

@@ -135,6 +135,8 @@ static int load(struct driver *driver)
     struct checkpoint_options checkpoint_options = {.load = options->settings.load,
                                                     .is_lasting = true};
     checkpoint_options.load.remote = target->remote;
+    if (target->remote != NULL)
+        wfs_remote_set_gate(target->remote, driver_note_missing, driver);
     const enum exit_code exit_code = checkpoint_load(source, &checkpoint_options, driver->view,
                                                      &driver->catalog, &driver->report, &failure);
     if (exit_code == EXIT_DONE)

@@ -5,8 +5,6 @@
  * A read goes through a buffer of the thread, not by splice from the source: only bytes that were
  * copied before the source was looked at again are known to be its own.
  */
-#include <weightfs/interruption.h>
-#include <weightfs/unfetched.h>
 #include "fuse/request.h"
 
 #include <errno.h>
@@ -22,13 +20,11 @@ typedef ssize_t change_function(struct wfs_tree *tree, struct wfs_node *node, vo
 /* Lets others read and write meanwhile. */
 static void copy_for_change(fuse_req_t req, struct wfs_change *change)
 {
-    const struct wfs_interruption interruption = {request_is_given_up, req};
+    const struct wfs_io io = request_io(req);
     struct driver *driver = fuse_req_userdata(req);
-    wfs_unfetched_forget(); /* what is missing is noted again */
+    driver_forget_missing(driver); /* it is noted again */
     parking_begin_wait(&driver->parking);
-    wfs_interruption_set(&interruption);
-    wfs_change_copy(change);
-    wfs_interruption_set(NULL);
+    wfs_change_copy(&io, change);
     parking_end_wait(&driver->parking);
 }
 
@@ -158,15 +154,15 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* Reads what has been fetched, which needs no turn. -EAGAIN: something is missing. What has not
  * been fetched takes a turn, so that threads remain for all other requests. */
-static ssize_t try_reading(const struct wfs_reading *reading, uint64_t offset, char *buffer,
-                           size_t n_bytes)
+static ssize_t try_reading(struct driver *driver, const struct wfs_reading *reading,
+                           uint64_t offset, char *buffer, size_t n_bytes)
 {
     if (!wfs_reading_is_plain(reading))
         return -EAGAIN;
-    wfs_unfetched_begin();
-    const ssize_t n = wfs_reading_run(reading, offset, buffer, n_bytes);
-    wfs_unfetched_end();
-    wfs_unfetched_forget();
+    driver_refuse_waiting(driver, true);
+    const ssize_t n = wfs_reading_run(NULL, reading, offset, buffer, n_bytes);
+    driver_refuse_waiting(driver, false);
+    driver_forget_missing(driver);
     return n;
 }
 
@@ -175,10 +171,11 @@ static ssize_t run_reading(fuse_req_t req, const struct wfs_reading *reading, bo
                            uint64_t offset, char *buffer, size_t n_bytes,
                            struct parking_request *request)
 {
-    const struct wfs_interruption interruption = {request_is_given_up, req};
+    const struct wfs_io io = request_io(req);
     struct driver *driver = fuse_req_userdata(req);
     const bool is_remote = driver->target->remote != NULL;
-    ssize_t n = is_remote && !is_made ? try_reading(reading, offset, buffer, n_bytes) : -EAGAIN;
+    ssize_t n =
+        is_remote && !is_made ? try_reading(driver, reading, offset, buffer, n_bytes) : -EAGAIN;
     if (n != -EAGAIN)
         return n;
     /* Of tensors in files on disks, programs do not expect EINTR. */
@@ -188,9 +185,7 @@ static ssize_t run_reading(fuse_req_t req, const struct wfs_reading *reading, bo
     else if (takes_turn && !parking_take_turn(&driver->parking, request,
                                               is_made ? PARKING_LONG : PARKING_FETCHING))
         return 0;
-    wfs_interruption_set(takes_turn ? &interruption : NULL);
-    n = wfs_reading_run(reading, offset, buffer, n_bytes);
-    wfs_interruption_set(NULL);
+    n = wfs_reading_run(takes_turn ? &io : NULL, reading, offset, buffer, n_bytes);
     if (takes_turn && request == NULL)
         parking_end_wait(&driver->parking);
     return n;
@@ -288,10 +283,8 @@ static bool is_ending(void *ctx)
 /* Reads ahead while the caller uses the reply. */
 static void read_ahead(struct driver *driver, const struct wfs_reading *reading, uint64_t offset)
 {
-    const struct wfs_interruption interruption = {is_ending, driver};
-    wfs_interruption_set(&interruption);
-    wfs_reading_ahead(reading, offset);
-    wfs_interruption_set(NULL);
+    const struct wfs_io io = {.is_stopped = is_ending, .ctx = driver};
+    wfs_reading_ahead(&io, reading, offset);
 }
 
 static void answer_read(struct parking_request *request)
@@ -458,13 +451,11 @@ static void reply_text(fuse_req_t req, const char *text, ssize_t n, size_t n_ask
 /* Runs the job without a lock. Returns -EAGAIN when a change makes its result useless. */
 static int run_job(struct parking_request *request, struct wfs_digest_job *job)
 {
-    const struct wfs_interruption interruption = {request_is_given_up, request->req};
+    const struct wfs_io io = request_io(request->req);
     struct driver *driver = fuse_req_userdata(request->req);
     if (wfs_digest_job_is_long(job) && !parking_take_turn(&driver->parking, request, PARKING_LONG))
         return 0;
-    wfs_interruption_set(&interruption);
-    const int ran = wfs_digest_job_run(job);
-    wfs_interruption_set(NULL);
+    const int ran = wfs_digest_job_run(&io, job);
     driver_begin_read(driver);
     const int code = wfs_digest_job_end(driver->tree, request_node(driver, request->ino), job, ran);
     driver_end_read(driver);

@@ -4,9 +4,6 @@
  */
 #include "fuse/request.h"
 
-#include <weightfs/interruption.h>
-#include <weightfs/unfetched.h>
-
 #include <errno.h>
 
 struct driver *request_begin_read(fuse_req_t req)
@@ -27,11 +24,8 @@ struct driver *request_begin_change(fuse_req_t req)
 
 bool request_again(fuse_req_t req)
 {
-    const struct wfs_interruption interruption = {request_is_given_up, req};
-    wfs_interruption_set(&interruption);
-    const bool is_fetched = wfs_unfetched_fetch();
-    wfs_interruption_set(NULL);
-    return is_fetched;
+    const struct wfs_io io = request_io(req);
+    return driver_fetch(fuse_req_userdata(req), &io);
 }
 
 bool request_look(struct request_look *look)
@@ -55,6 +49,11 @@ bool request_is_given_up(void *ctx)
     fuse_req_t req = ctx;
     const struct driver *driver = fuse_req_userdata(req);
     return fuse_req_interrupted(req) || fuse_session_exited(driver->session);
+}
+
+struct wfs_io request_io(fuse_req_t req)
+{
+    return (struct wfs_io){.is_stopped = request_is_given_up, .ctx = req};
 }
 
 struct wfs_node *request_node(const struct driver *driver, fuse_ino_t ino)

@@ -40,6 +40,9 @@ bool request_is_owner(fuse_req_t req);
 /* Returns true when nobody waits for the reply any more, or the mount ends. ctx: the request. */
 bool request_is_given_up(void *ctx);
 
+/* Returns who reads for the request: it stops when that is given up. */
+struct wfs_io request_io(fuse_req_t req);
+
 /*
  * Returns the node with a number that the kernel knows, which is not NULL. The caller holds the
  * lock.

@@ -33,6 +33,8 @@ struct call {
 struct wfs_remote {
     int socket;
     atomic_uint n_users;
+    wfs_remote_gate *gate; /* NULL: none */
+    void *gate_ctx;
     atomic_uint_fast64_t n_fetched, n_needed;
     pthread_mutex_t lock; /* of all below */
     struct call *calls;
@@ -94,6 +96,20 @@ void wfs_remote_free(struct wfs_remote *remote)
     close(remote->socket);
     pthread_mutex_destroy(&remote->lock);
     free(remote);
+}
+
+void wfs_remote_set_gate(struct wfs_remote *remote, wfs_remote_gate *gate, void *ctx)
+{
+    remote->gate = gate;
+    remote->gate_ctx = ctx;
+}
+
+int remote_pass(const struct wfs_io *io, const struct wfs_remote *remote,
+                const struct source *source, uint64_t offset, uint64_t end)
+{
+    return wfs_io_can_stop(io) || remote->gate == NULL
+               ? 0
+               : remote->gate(remote->gate_ctx, source, offset, end);
 }
 
 void wfs_remote_progress(const struct wfs_remote *remote, uint64_t *ret_fetched,
@@ -194,14 +210,15 @@ static void hand_over(struct wfs_remote *remote)
 /* ---- questions ---- */
 
 /* Sends, and waits while the socket is full. The lock is held, but not meanwhile. */
-static int send_patiently(struct wfs_remote *remote, const struct fetching *message)
+static int send_patiently(const struct wfs_io *io, struct wfs_remote *remote,
+                          const struct fetching *message)
 {
     int code;
     while ((code = fetching_send(remote->socket, message, -1)) == -EAGAIN && !remote->is_dead) {
         struct pollfd room = {.fd = remote->socket, .events = POLLOUT};
         pthread_mutex_unlock(&remote->lock);
         (void)poll(&room, 1, WAIT_MS);
-        code = wfs_interruption_check();
+        code = wfs_io_check(io);
         pthread_mutex_lock(&remote->lock);
         if (code < 0)
             return code;
@@ -218,13 +235,13 @@ static void unlink_call(struct wfs_remote *remote, const struct call *call)
 }
 
 /* Waits for the answer. The lock is held. */
-static int await(struct wfs_remote *remote, struct call *call)
+static int await(const struct wfs_io *io, struct wfs_remote *remote, struct call *call)
 {
     int code = 0;
     while (!call->is_done && !remote->is_dead && code == 0) {
         wait(remote, call);
         pthread_mutex_unlock(&remote->lock);
-        code = wfs_interruption_check();
+        code = wfs_io_check(io);
         pthread_mutex_lock(&remote->lock);
     }
     hand_over(remote);
@@ -234,13 +251,14 @@ static int await(struct wfs_remote *remote, struct call *call)
 }
 
 /* Asks, without waiting for the answer. The lock is held. */
-static int begin(struct wfs_remote *remote, struct call *call, struct fetching *message)
+static int begin(const struct wfs_io *io, struct wfs_remote *remote, struct call *call,
+                 struct fetching *message)
 {
     call->request = message->request = ++remote->last_request;
     call->object = message->object;
     call->next = remote->calls;
     remote->calls = call;
-    const int code = send_patiently(remote, message);
+    const int code = send_patiently(io, remote, message);
     return code == 0 || code == -EINTR || code == -EMSGSIZE ? code : fail_dead(&call->err);
 }
 
@@ -258,7 +276,8 @@ static int finish(struct wfs_remote *remote, struct call *call, int code, struct
                                 call->err.text[0] != '\0' ? call->err.text : strerror(-code));
 }
 
-int remote_want(struct wfs_remote *remote, const struct remote_range *range, struct wfs_error *err)
+int remote_want(const struct wfs_io *io, struct wfs_remote *remote,
+                const struct remote_range *range, struct wfs_error *err)
 {
     struct call call;
     struct fetching message = {.kind = FETCHING_WANT,
@@ -268,8 +287,8 @@ int remote_want(struct wfs_remote *remote, const struct remote_range *range, str
                                .n_needed = range->n_more};
     call_init(&call);
     pthread_mutex_lock(&remote->lock);
-    int code = begin(remote, &call, &message);
-    code = finish(remote, &call, code == 0 ? await(remote, &call) : code, err);
+    int code = begin(io, remote, &call, &message);
+    code = finish(remote, &call, code == 0 ? await(io, remote, &call) : code, err);
     pthread_mutex_unlock(&remote->lock);
     call_done(&call);
     return code;
@@ -285,7 +304,7 @@ static int begin_open(struct wfs_remote *remote, struct call *call, const char *
                                .n_bytes = n_bytes,
                                .text = url,
                                .n_text = strlen(url)};
-    return begin(remote, call, &message);
+    return begin(NULL, remote, call, &message);
 }
 
 static struct call *find_early(const struct wfs_remote *remote, const char *url)
@@ -326,7 +345,7 @@ int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number
         early->url = NULL;
     } else
         code = begin_open(remote, call, url, 0);
-    code = finish(remote, call, code == 0 ? await(remote, call) : code, err);
+    code = finish(remote, call, code == 0 ? await(NULL, remote, call) : code, err);
     pthread_mutex_unlock(&remote->lock);
     *ret_number = call->object;
     if (code == 0) {

@@ -39,10 +39,15 @@ struct remote_range {
 };
 
 /*
- * Asks for a range and waits. -EINTR when the calling thread is interrupted, -EIO when the other
+ * Asks for a range and waits. -EINTR when the reader is to stop, -EIO when the other
  * process is gone, or the code of the failure that it reports; err gets a sentence.
  */
-int remote_want(struct wfs_remote *remote, const struct remote_range *range, struct wfs_error *err);
+int remote_want(const struct wfs_io *io, struct wfs_remote *remote,
+                const struct remote_range *range, struct wfs_error *err);
+
+/* Returns what the gate says to a reader. */
+int remote_pass(const struct wfs_io *io, const struct wfs_remote *remote,
+                const struct source *source, uint64_t offset, uint64_t end);
 
 /* Sends what has no answer; it is lost when the socket is full. */
 void remote_tell(struct wfs_remote *remote, const struct fetching *message);

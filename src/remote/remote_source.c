@@ -9,7 +9,6 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/url.h>
 #include "base/bytes.h"
-#include "base/unfetched.h"
 #include "remote/forward.h"
 #include "remote/remote_call.h"
 
@@ -111,8 +110,8 @@ static void look_ahead(const struct source *source, uint64_t offset, uint64_t n_
 }
 
 /* A piece may be removed from a bounded cache before it was read: then it is asked for again. */
-static int read_slice(const struct source *source, uint64_t offset, void *buf, size_t n_bytes,
-                      uint64_t end)
+static int read_slice(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                      void *buf, size_t n_bytes, uint64_t end)
 {
     struct remote_object *object = source->ctx;
     const uint64_t behind = offset + n_bytes;
@@ -120,12 +119,15 @@ static int read_slice(const struct source *source, uint64_t offset, void *buf, s
                                        end > behind ? end - behind : 0};
     struct wfs_error err = {0};
     int code = cachefile_read(&object->cache, offset, buf, n_bytes);
-    if (code == 0 && (code = unfetched_note(source, offset, n_bytes)) < 0)
-        return code;
+    const int pass =
+        code == 0 ? remote_pass(io, object->remote, source, offset, end > behind ? end : behind)
+                  : 0;
+    if (pass < 0)
+        return pass;
     if (end != 0 || code == 0)
         look_ahead(source, offset, n_bytes, end);
     for (int i = 0; code == 0 && i < ATTEMPTS; i++) {
-        code = remote_want(object->remote, &range, &err);
+        code = remote_want(io, object->remote, &range, &err);
         if (code == 0)
             code = cachefile_read(&object->cache, offset, buf, n_bytes);
     }
@@ -134,9 +136,10 @@ static int read_slice(const struct source *source, uint64_t offset, void *buf, s
     return code < 0 ? fail(source, &err, code) : 0;
 }
 
-static int read_object(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_object(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                       void *buf, size_t n_bytes)
 {
-    const uint64_t behind = offset + n_bytes, expected = source_expected(source, offset);
+    const uint64_t behind = offset + n_bytes, expected = source_expected(io, source, offset);
     /* Whoever reads much at once knows how much it needs. */
     const bool is_known = expected != 0 || n_bytes > SLICE;
     const uint64_t end = is_known && expected < behind ? behind : expected;
@@ -146,10 +149,26 @@ static int read_object(const struct source *source, uint64_t offset, void *buf, 
         return -EIO;
     while (n_bytes > 0 && code == 0) {
         const size_t n = n_bytes < SLICE ? n_bytes : SLICE;
-        code = read_slice(source, offset, out, n, end);
+        code = read_slice(io, source, offset, out, n, end);
         offset += n;
         out += n;
         n_bytes -= n;
+    }
+    return code;
+}
+
+int wfs_remote_fetch(const struct wfs_io *io, const struct source *source, uint64_t offset,
+                     uint64_t end)
+{
+    enum { N_PIECE = 1 << 20 };
+    const uint64_t last = end < source->n_bytes ? end : source->n_bytes;
+    const struct wfs_io expecting = source_expect(io, source, offset, last - offset);
+    autofree char *piece = malloc(N_PIECE);
+    int code = piece == NULL ? -ENOMEM : 0;
+    while (code == 0 && offset < last) {
+        const size_t n = last - offset < N_PIECE ? (size_t)(last - offset) : N_PIECE;
+        code = source_read_for(&expecting, source, offset, piece, n);
+        offset += n;
     }
     return code;
 }

@@ -22,7 +22,6 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/source.h"
-#include "base/unfetched.h"
 #include "tensor/cast.h"
 #include "tensor/permute.h"
 
@@ -135,6 +134,7 @@ enum {
 };
 
 struct tiling {
+    const struct wfs_io *io;
     const struct source *source;
     const struct recipe *recipe;
     struct axis axes[PERMUTE_MAX_AXES]; /* shortest step in the file first */
@@ -224,7 +224,7 @@ static void plan_tile(struct tiling *t)
 static int fetch(const struct tiling *t, uint64_t offset, size_t span, char *to)
 {
     char *at = t->raw != NULL ? t->raw : to;
-    const int code = source_read_unchecked(t->source, offset, at, span);
+    const int code = source_read_unchecked(t->io, t->source, offset, at, span);
     if (code < 0)
         return code;
     if (!recipe_is_verbatim(t->recipe))
@@ -290,10 +290,9 @@ static int read_tiles(const struct tiling *t, uint64_t offset, char *out)
     }
 }
 
-static struct tiling plan(const struct source *source, const struct recipe *recipe,
-                          const struct box *box)
+static struct tiling plan(const struct recipe *recipe, const struct box *box)
 {
-    struct tiling t = {.source = source, .recipe = recipe, .n_axes = box->n_axes};
+    struct tiling t = {.recipe = recipe, .n_axes = box->n_axes};
     memcpy(t.axes, box->axes, box->n_axes * sizeof(*box->axes));
     sort_axes(&t);
     plan_tile(&t);
@@ -304,7 +303,7 @@ static struct tiling plan(const struct source *source, const struct recipe *reci
  * that is not worth one. All axes have elements. */
 static uint64_t box_cost(const struct recipe *recipe, const struct box *box)
 {
-    const struct tiling t = plan(NULL, recipe, box);
+    const struct tiling t = plan(recipe, box);
     uint64_t cost = t.n_span + SPARSE;
     for (uint32_t i = 0; i < t.n_axes; i++) {
         const uint64_t n_each = i < t.n_chunk ? t.extent[i] : 1, n_left = t.axes[i].n % n_each;
@@ -316,18 +315,27 @@ static uint64_t box_cost(const struct recipe *recipe, const struct box *box)
     return cost;
 }
 
+struct gathering {
+    const struct wfs_io *io;
+    const struct wfs_tensor *tensor;
+    struct recipe recipe;
+    struct box all;
+};
+
 /* Reads the box whose first element is at offset. The caller checks the source afterwards. -EIO,
  * -ENOMEM. */
-static int box_read(const struct source *source, const struct recipe *recipe, const struct box *box,
-                    uint64_t offset, char *out)
+static int box_read(const struct gathering *g, const struct box *box, uint64_t offset, char *out)
 {
-    struct tiling t = plan(source, recipe, box);
+    struct tiling t = plan(&g->recipe, box);
     const uint64_t n_chunks = t.across < t.n_axes ? t.extent[t.across] : 1;
     autofree char *tile = t.is_direct ? NULL : malloc(n_chunks * t.n_row);
-    autofree char *raw = recipe->from == recipe->to ? NULL : malloc(t.n_span);
+    const bool is_cast = g->recipe.from != g->recipe.to;
+    autofree char *raw = is_cast ? malloc(t.n_span) : NULL;
+    t.io = g->io;
+    t.source = g->tensor->stored.source;
     t.tile = tile;
     t.raw = raw;
-    if ((!t.is_direct && tile == NULL) || (recipe->from != recipe->to && raw == NULL))
+    if ((!t.is_direct && tile == NULL) || (is_cast && raw == NULL))
         return -ENOMEM;
     return read_tiles(&t, offset, out);
 }
@@ -384,12 +392,6 @@ static uint64_t cut_box(const struct box *all, uint64_t first, uint64_t n_elems,
     return n_inner;
 }
 
-struct gathering {
-    const struct wfs_tensor *tensor;
-    struct recipe recipe;
-    struct box all;
-};
-
 static int gather_elems(void *ctx, uint64_t first, uint64_t n_elems, char *out)
 {
     const struct gathering *g = ctx;
@@ -403,7 +405,7 @@ static int gather_elems(void *ctx, uint64_t first, uint64_t n_elems, char *out)
         }
         struct box box;
         const uint64_t n = cut_box(all, first, n_elems, &box);
-        const int code = box_read(tensor->stored.source, &g->recipe, &box, offset, out);
+        const int code = box_read(g, &box, offset, out);
         if (code < 0)
             return code;
         out += n * g->recipe.n_out;
@@ -436,9 +438,10 @@ int gather_range(gather_read *read, void *ctx, size_t n_elem, uint64_t offset, c
     return 0;
 }
 
-int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)
+int gather(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset, void *buf,
+           size_t n_bytes)
 {
-    struct gathering g = {.tensor = tensor};
+    struct gathering g = {.io = io, .tensor = tensor};
     if (!recipe_init(&g.recipe, tensor) || !simplify(tensor, &g.recipe, &g.all))
         return -EIO;
     const int code = gather_range(gather_elems, &g, g.recipe.n_out, offset, buf, n_bytes);
@@ -618,7 +621,8 @@ static char *take_room(uint64_t tensor, size_t n_bytes)
 }
 
 /* Under the lock, which is released while the bytes are made. */
-static void make(struct band *band, const struct wfs_tensor *tensor, uint64_t n_band)
+static void make(const struct wfs_io *io, struct band *band, const struct wfs_tensor *tensor,
+                 uint64_t n_band)
 {
     const uint64_t start = band->index * n_band, n_left = tensor->n_bytes - start;
     const size_t n_bytes = n_left < n_band ? (size_t)n_left : (size_t)n_band;
@@ -629,7 +633,7 @@ static void make(struct band *band, const struct wfs_tensor *tensor, uint64_t n_
     band->bytes = bytes;
     band->n_bytes = n_bytes;
     pthread_mutex_unlock(&cache.lock);
-    const int code = gather(tensor, start, bytes, n_bytes);
+    const int code = gather(io, tensor, start, bytes, n_bytes);
     pthread_mutex_lock(&cache.lock);
     band->state = READY;
     if (code < 0)
@@ -637,9 +641,8 @@ static void make(struct band *band, const struct wfs_tensor *tensor, uint64_t n_
     pthread_cond_broadcast(&cache.made);
 }
 
-/* Waits a little for a band that another thread makes. Returns false when nobody waits for this one
- * any more. */
-static bool wait_for_news(void)
+/* Waits a little for a band that another thread makes. */
+static void wait_for_news(void)
 {
     enum { NS_TO_ASK = 50000000, NS = 1000000000 };
     struct timespec until;
@@ -648,17 +651,20 @@ static bool wait_for_news(void)
     until.tv_sec += until.tv_nsec / NS;
     until.tv_nsec %= NS;
     pthread_cond_timedwait(&cache.made, &cache.lock, &until);
-    return wfs_interruption_check() == 0;
 }
 
 /* The band with its bytes and one more user, or NULL when the caller should gather for himself. */
-static struct band *acquire(const struct wfs_tensor *tensor, uint64_t index, uint64_t n_band,
-                            bool at_start)
+static struct band *acquire(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                            uint64_t index, uint64_t n_band, bool at_start)
 {
     const uint64_t id = identify(tensor);
     struct band *band = find(id, index);
     while (band != NULL && band->state == MAKING) {
-        if (unfetched_is_refused() || !wait_for_news())
+        /* That one may wait for the network, and a reader that cannot stop may hold a lock. */
+        if (!wfs_io_can_stop(io) && source_file(tensor->stored.source)->is_remote)
+            return NULL;
+        wait_for_news();
+        if (wfs_io_check(io) < 0)
             return NULL;
         band = find(id, index);
     }
@@ -667,7 +673,7 @@ static struct band *acquire(const struct wfs_tensor *tensor, uint64_t index, uin
     if (band == NULL)
         band = note(id, index);
     if (band != NULL && band->state == NOTED && is_wanted)
-        make(band, tensor, n_band);
+        make(io, band, tensor, n_band);
     if (band == NULL || band->state != READY)
         return NULL;
     band->used = ++cache.n_uses;
@@ -683,32 +689,33 @@ static void release(struct band *band)
 }
 
 /* A piece inside of one band. */
-static int read_piece(const struct wfs_tensor *tensor, uint64_t offset, char *buf, size_t n_bytes,
-                      uint64_t n_band)
+static int read_piece(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset,
+                      char *buf, size_t n_bytes, uint64_t n_band)
 {
     pthread_mutex_lock(&cache.lock);
-    struct band *band = acquire(tensor, offset / n_band, n_band, offset % n_band == 0);
+    struct band *band = acquire(io, tensor, offset / n_band, n_band, offset % n_band == 0);
     pthread_mutex_unlock(&cache.lock);
     if (band == NULL)
-        return gather(tensor, offset, buf, n_bytes);
+        return gather(io, tensor, offset, buf, n_bytes);
     memcpy(buf, band->bytes + offset % n_band, n_bytes);
     release(band);
     return source_check(tensor->stored.source);
 }
 
-int band_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)
+int band_read(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset, void *buf,
+              size_t n_bytes)
 {
     const uint64_t n_band = gather_band_bytes(tensor);
     if (n_band == 0)
-        return gather(tensor, offset, buf, n_bytes);
+        return gather(io, tensor, offset, buf, n_bytes);
     char *out = buf;
     while (n_bytes > 0) {
         const uint64_t n_left = n_band - offset % n_band;
         const size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
         const bool is_whole =
             offset % n_band == 0 && (n == n_left || offset + n == tensor->n_bytes);
-        const int code =
-            is_whole ? gather(tensor, offset, out, n) : read_piece(tensor, offset, out, n, n_band);
+        const int code = is_whole ? gather(io, tensor, offset, out, n)
+                                  : read_piece(io, tensor, offset, out, n, n_band);
         if (code < 0)
             return code;
         out += n;
@@ -718,7 +725,7 @@ int band_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_
     return 0;
 }
 
-void band_read_ahead(const struct wfs_tensor *tensor, uint64_t offset)
+void band_read_ahead(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset)
 {
     const uint64_t n_band = gather_band_bytes(tensor);
     if (n_band == 0 || offset % n_band < n_band / PART_BEFORE_NEXT ||
@@ -732,6 +739,6 @@ void band_read_ahead(const struct wfs_tensor *tensor, uint64_t offset)
     if (is_here && next == NULL)
         next = note(id, index + 1);
     if (is_here && next != NULL && next->state == NOTED)
-        make(next, tensor, n_band);
+        make(io, next, tensor, n_band);
     pthread_mutex_unlock(&cache.lock);
 }

@@ -15,7 +15,7 @@
  * Fills buf with n_bytes of the shown content from offset; the range lies inside it. -EIO, -ENOMEM.
  * Sub-byte dtypes are gathered only where dense.
  */
-int gather(const struct wfs_tensor *tensor, uint64_t offset, void *buf,
+int gather(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset, void *buf,
            size_t n_bytes); /* for tests */
 
 /* Returns how many bytes the time to gather all of it is worth; 0 where that fails at once. */
@@ -39,10 +39,11 @@ int gather_range(gather_read *read, void *ctx, size_t n_elem, uint64_t offset, c
                  size_t n_bytes);
 
 /* Reads as gather does, from a tensor that is not plain. May run in parallel. */
-int band_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes);
+int band_read(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset, void *buf,
+              size_t n_bytes);
 
 /* Makes the next band for a reader that has reached offset, inside of the tensor, and has read
  * enough of this one to need it. */
-void band_read_ahead(const struct wfs_tensor *tensor, uint64_t offset);
+void band_read_ahead(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset);
 
 #endif

@@ -41,7 +41,8 @@ static void count(struct sums *sums, double x, uint64_t n_times)
     }
 }
 
-static int count_all(struct sums *sums, const struct wfs_distinct *distinct)
+static int count_all(const struct wfs_io *io, struct sums *sums,
+                     const struct wfs_distinct *distinct)
 {
     const struct wfs_tensor *tensor = &distinct->tensor;
     const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
@@ -51,7 +52,7 @@ static int count_all(struct sums *sums, const struct wfs_distinct *distinct)
     if (piece == NULL || values == NULL)
         return -ENOMEM;
     for (uint64_t offset = 0, index = 0; offset < tensor->n_bytes;) {
-        const ssize_t n = wfs_tensor_read(tensor, offset, piece, N_PIECE);
+        const ssize_t n = wfs_tensor_read_for(io, tensor, offset, piece, N_PIECE);
         if (n < 0)
             return (int)n;
         const size_t n_elems = (size_t)n * 8 / n_bits;
@@ -66,16 +67,17 @@ static int count_all(struct sums *sums, const struct wfs_distinct *distinct)
     return 0;
 }
 
-int wfs_tensor_stats(const struct wfs_tensor *tensor, struct wfs_stats *ret)
+int wfs_tensor_stats(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                     struct wfs_stats *ret)
 {
     const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)tensor->dtype);
     if (kind == WFS_KIND_COMPLEX || kind == WFS_KIND_BITS)
         return -EOPNOTSUPP;
     struct sums sums = {0};
     cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    int code = wfs_distinct_init(&distinct, tensor, NULL);
+    int code = wfs_distinct_init(io, &distinct, tensor, NULL);
     if (code == 0)
-        code = count_all(&sums, &distinct);
+        code = count_all(io, &sums, &distinct);
     if (code < 0)
         return code;
     struct wfs_stats *stats = &sums.stats;
@@ -123,7 +125,7 @@ int wfs_tensor_count_odd(const struct wfs_tensor *tensor, struct wfs_odd *ret)
         return -EOPNOTSUPP;
     *ret = (struct wfs_odd){0};
     cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    const int code = wfs_distinct_init(&distinct, tensor, NULL);
+    const int code = wfs_distinct_init(NULL, &distinct, tensor, NULL);
     return code < 0 ? code : count_all_complex(ret, &distinct);
 }
 
@@ -134,19 +136,19 @@ static void cleanup_hasher(struct hasher **hasher)
     hasher_free(*hasher);
 }
 
-int wfs_tensor_digest_and(const struct wfs_tensor *tensor, wfs_take take, void *ctx,
-                          uint64_t *ret_digest)
+int wfs_tensor_digest_and(const struct wfs_io *io, const struct wfs_tensor *tensor, wfs_take take,
+                          void *ctx, uint64_t *ret_digest)
 {
     autofree char *piece = malloc(N_HASHED);
     cleanup(cleanup_hasher) struct hasher *hasher = hasher_new();
     if (piece == NULL || hasher == NULL)
         return -ENOMEM;
     for (uint64_t offset = 0; offset < tensor->n_bytes;) {
-        const ssize_t n = wfs_tensor_read(tensor, offset, piece, N_HASHED);
+        const ssize_t n = wfs_tensor_read_for(io, tensor, offset, piece, N_HASHED);
         if (n < 0)
             return (int)n;
         hasher_update(hasher, piece, (size_t)n);
-        const int code = take(ctx, piece, (size_t)n);
+        const int code = take == NULL ? 0 : take(ctx, piece, (size_t)n);
         if (code != 0)
             return code;
         offset += (uint64_t)n;
@@ -155,12 +157,7 @@ int wfs_tensor_digest_and(const struct wfs_tensor *tensor, wfs_take take, void *
     return 0;
 }
 
-static int take_nothing(void *ctx, const void *bytes, size_t n_bytes)
-{
-    return 0;
-}
-
 int wfs_tensor_digest(const struct wfs_tensor *tensor, uint64_t *ret_digest)
 {
-    return wfs_tensor_digest_and(tensor, take_nothing, NULL, ret_digest);
+    return wfs_tensor_digest_and(NULL, tensor, NULL, NULL, ret_digest);
 }

@@ -81,20 +81,19 @@ bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *r
     return true;
 }
 
-/* Tells a source on the network how far a reader of the tensor may go on, unless more is known. */
-static void expect(const struct wfs_tensor *tensor)
+/* Says how far a reader of the tensor may go on in its source. */
+static struct wfs_io expect(const struct wfs_io *io, const struct wfs_tensor *tensor)
 {
     const struct wfs_stored *stored = &tensor->stored;
     uint64_t n_bytes = tensor->n_bytes, n_elems;
-    if (!stored->source->is_remote || source_expected(stored->source, stored->offset) != 0)
-        return;
     if (wfs_shape_count(&tensor->shape, &n_elems) == 0 && n_elems <= UINT64_MAX / 128 &&
         tensor->dtype != WFS_OPAQUE)
         n_bytes = n_elems * wfs_dtype_bits((enum wfs_dtype)stored->dtype) / 8;
-    source_expect(stored->source, stored->offset, n_bytes);
+    return source_expect(io, stored->source, stored->offset, n_bytes);
 }
 
-ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)
+ssize_t wfs_tensor_read_for(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                            uint64_t offset, void *buf, size_t n_bytes)
 {
     if (tensor->trouble != NULL)
         return -EIO;
@@ -103,15 +102,25 @@ ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *
     const uint64_t n_left = tensor->n_bytes - offset;
     size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
     n = n < SSIZE_MAX ? n : SSIZE_MAX;
-    if (tensor->stored.source == NULL)
+    const struct source *source = tensor->stored.source;
+    const uint64_t start = tensor->stored.offset;
+    if (source == NULL)
         return -EIO;
-    int code = wfs_interruption_check();
-    expect(tensor);
+    int code = wfs_io_check(io);
+    struct wfs_io expecting;
+    if (source->is_remote && source_expected(io, source, start) == 0) {
+        expecting = expect(io, tensor);
+        io = &expecting;
+    }
     if (code == 0)
-        code = wfs_tensor_is_plain(tensor)
-                   ? source_read(tensor->stored.source, tensor->stored.offset + offset, buf, n)
-                   : band_read(tensor, offset, buf, n);
+        code = wfs_tensor_is_plain(tensor) ? source_read_for(io, source, start + offset, buf, n)
+                                           : band_read(io, tensor, offset, buf, n);
     return code < 0 ? code : (ssize_t)n;
+}
+
+ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, size_t n_bytes)
+{
+    return wfs_tensor_read_for(NULL, tensor, offset, buf, n_bytes);
 }
 
 /* Nothing to read from, or nothing to be made. */
@@ -127,10 +136,11 @@ size_t wfs_tensor_piece_bytes(const struct wfs_tensor *tensor)
     return (size_t)(n_piece < tensor->n_bytes ? n_piece : tensor->n_bytes);
 }
 
-void wfs_tensor_read_ahead(const struct wfs_tensor *tensor, uint64_t offset)
+void wfs_tensor_read_ahead(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                           uint64_t offset)
 {
     if (offset < tensor->n_bytes && !is_read_as_it_is(tensor))
-        band_read_ahead(tensor, offset);
+        band_read_ahead(io, tensor, offset);
 }
 
 const char *wfs_tensor_trouble(const struct wfs_tensor *tensor)
@@ -336,9 +346,10 @@ int tensor_texts_make(const char *const *set, const struct wfs_tensor *base, enu
     return 0;
 }
 
-static int read_shown(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_shown(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                      void *buf, size_t n_bytes)
 {
-    const ssize_t n = wfs_tensor_read(source->ctx, offset, buf, n_bytes);
+    const ssize_t n = wfs_tensor_read_for(io, source->ctx, offset, buf, n_bytes);
     return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
 }
 

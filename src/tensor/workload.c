@@ -190,7 +190,8 @@ enum {
 
 /* How often the elements of a range are shown, from the axes, one by one: an axis of n steps shows
  * what is at x again at x + stride, ..., x + (n - 1) * stride. */
-static int count_times(uint64_t *times, uint64_t n_span, const struct wfs_tensor *tensor)
+static int count_times(const struct wfs_io *io, uint64_t *times, uint64_t n_span,
+                       const struct wfs_tensor *tensor)
 {
     times[0] = 1;
     for (uint32_t i = 0; i < tensor->shape.rank; i++) {
@@ -198,12 +199,12 @@ static int count_times(uint64_t *times, uint64_t n_span, const struct wfs_tensor
         if (n == 1)
             continue;
         for (uint64_t x = stride; x < n_span; x++) {
-            if (x % N_UNCHECKED == 0 && wfs_interruption_check() < 0)
+            if (x % N_UNCHECKED == 0 && wfs_io_check(io) < 0)
                 return -EINTR;
             times[x] += times[x - stride];
         }
         for (uint64_t x = n_span; x-- > n * stride;) {
-            if (x % N_UNCHECKED == 0 && wfs_interruption_check() < 0)
+            if (x % N_UNCHECKED == 0 && wfs_io_check(io) < 0)
                 return -EINTR;
             times[x] -= times[x - n * stride];
         }
@@ -222,7 +223,7 @@ static uint64_t flat_span_of(const struct wfs_tensor *tensor)
 }
 
 /* Replaces the tensor by the range that its elements lie in. */
-static int flatten(struct wfs_distinct *distinct)
+static int flatten(const struct wfs_io *io, struct wfs_distinct *distinct)
 {
     struct wfs_tensor *tensor = &distinct->tensor;
     const uint64_t n_span = flat_span_of(tensor);
@@ -231,7 +232,7 @@ static int flatten(struct wfs_distinct *distinct)
     distinct->times = calloc(n_span, sizeof(*distinct->times));
     if (distinct->times == NULL)
         return -ENOMEM;
-    const int code = count_times(distinct->times, n_span, tensor);
+    const int code = count_times(io, distinct->times, n_span, tensor);
     tensor->n_bytes = n_span * (wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8);
     distinct->dims[0] = n_span;
     tensor->shape.rank = 1;
@@ -276,12 +277,12 @@ static int squeeze(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
     return 0;
 }
 
-int wfs_distinct_init(struct wfs_distinct *ret, const struct wfs_tensor *tensor,
-                      const struct wfs_tensor *beside)
+int wfs_distinct_init(const struct wfs_io *io, struct wfs_distinct *ret,
+                      const struct wfs_tensor *tensor, const struct wfs_tensor *beside)
 {
     bool is_one;
     const int code = squeeze(ret, tensor, beside, &is_one);
-    return code == 0 && is_one ? flatten(ret) : code;
+    return code == 0 && is_one ? flatten(io, ret) : code;
 }
 
 /* Adds what it takes to read all that the tensor shows, once. */

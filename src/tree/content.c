@@ -58,7 +58,7 @@ static int copy_in_kernel(const struct copy *copy, uint64_t offset, size_t *n_by
                           *n_bytes);
 }
 
-static int copy_all(const struct copy *copy)
+static int copy_all(const struct wfs_io *io, const struct copy *copy)
 {
     autofree char *buf = malloc(N_PIECE);
     bool is_in_kernel = true;
@@ -67,13 +67,13 @@ static int copy_all(const struct copy *copy)
     for (uint64_t offset = 0; offset < copy->n_keep;) {
         const uint64_t n_left = copy->n_keep - offset;
         size_t n = n_left < N_COPY ? (size_t)n_left : N_COPY;
-        int code = wfs_interruption_check();
+        int code = wfs_io_check(io);
         if (code == 0)
             code = is_in_kernel ? copy_in_kernel(copy, offset, &n) : -EOPNOTSUPP;
         if (code == -EOPNOTSUPP) {
             is_in_kernel = offset < copy->n_header; /* after the header it is worth a try */
             n = n_left < N_PIECE ? (size_t)n_left : N_PIECE;
-            const ssize_t n_read = frame_read(&copy->tensor, copy->n_header, offset, buf, n);
+            const ssize_t n_read = frame_read(io, &copy->tensor, copy->n_header, offset, buf, n);
             code = n_read == (ssize_t)n
                        ? datafiles_write_all(copy->data, copy->number, offset, buf, n)
                    : n_read < 0 ? (int)n_read
@@ -87,11 +87,11 @@ static int copy_all(const struct copy *copy)
 }
 
 /* Allocates what the file is to begin with, where the disk can do that. */
-static int run_copy(const struct copy *copy)
+static int run_copy(const struct wfs_io *io, const struct copy *copy)
 {
     const int code =
         copy->n_keep == 0 ? 0 : datafiles_allocate(copy->data, copy->number, 0, 0, copy->n_keep);
-    return code < 0 && code != -EOPNOTSUPP ? code : copy_all(copy);
+    return code < 0 && code != -EOPNOTSUPP ? code : copy_all(io, copy);
 }
 
 /* Takes what the copy needs, so that the tree may change: the edit of the node owns its shape. */
@@ -143,9 +143,9 @@ void wfs_tree_set_change(struct wfs_tree *tree, struct wfs_change *change)
     tree->change = change;
 }
 
-void wfs_change_copy(struct wfs_change *change)
+void wfs_change_copy(const struct wfs_io *io, struct wfs_change *change)
 {
-    change->copy->code = run_copy(&change->copy->copy);
+    change->copy->code = run_copy(io, &change->copy->copy);
 }
 
 void wfs_change_done(struct wfs_change *change)
@@ -198,7 +198,7 @@ int staging_begin(struct wfs_tree *tree, struct wfs_node *node, uint64_t n_keep)
     if (tree->change != NULL && n_keep > 0)
         return stage_apart(tree, node, n_keep, tree->change);
     const int code = begin_copy(tree, node, n_keep, &copy);
-    return code < 0 ? code : end_copy(tree, node, &copy, run_copy(&copy));
+    return code < 0 ? code : end_copy(tree, node, &copy, run_copy(NULL, &copy));
 }
 
 uint64_t content_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node)
@@ -247,7 +247,7 @@ ssize_t wfs_node_read(const struct wfs_tree *tree, const struct wfs_node *node, 
     if (node->kind != NODE_FILE)
         return control_read(tree, node, 0, offset, buf, n_bytes);
     const struct wfs_tensor tensor = description_shown(node);
-    return frame_read(&tensor, frame_header_n_bytes(tree, node), offset, buf, n_bytes);
+    return frame_read(NULL, &tensor, frame_header_n_bytes(tree, node), offset, buf, n_bytes);
 }
 
 ssize_t wfs_number_read(const struct wfs_tree *tree, uint64_t number, uint64_t offset, void *buf,
@@ -503,13 +503,13 @@ bool wfs_reading_is_plain(const struct wfs_reading *reading)
     return reading->made == NULL && wfs_tensor_is_plain(&reading->tensor);
 }
 
-ssize_t wfs_reading_run(const struct wfs_reading *reading, uint64_t offset, void *buf,
-                        size_t n_bytes)
+ssize_t wfs_reading_run(const struct wfs_io *io, const struct wfs_reading *reading, uint64_t offset,
+                        void *buf, size_t n_bytes)
 {
     n_bytes = n_bytes < SSIZE_MAX ? n_bytes : SSIZE_MAX;
     return reading->made != NULL
-               ? reading->made->read(reading->held, offset, buf, n_bytes)
-               : frame_read(&reading->tensor, reading->n_header, offset, buf, n_bytes);
+               ? reading->made->read(io, reading->held, offset, buf, n_bytes)
+               : frame_read(io, &reading->tensor, reading->n_header, offset, buf, n_bytes);
 }
 
 int wfs_reading_check(const struct wfs_tree *tree, const struct wfs_reading *reading)
@@ -517,8 +517,8 @@ int wfs_reading_check(const struct wfs_tree *tree, const struct wfs_reading *rea
     return reading->made == NULL ? 0 : control_check_held(tree, reading->node, reading->number);
 }
 
-void wfs_reading_ahead(const struct wfs_reading *reading, uint64_t offset)
+void wfs_reading_ahead(const struct wfs_io *io, const struct wfs_reading *reading, uint64_t offset)
 {
     if (reading->made == NULL && offset >= reading->n_header)
-        wfs_tensor_read_ahead(&reading->tensor, offset - reading->n_header);
+        wfs_tensor_read_ahead(io, &reading->tensor, offset - reading->n_header);
 }

@@ -111,20 +111,21 @@ static struct result *result_of(struct digests *digests, const struct wfs_node *
 
 /* ---- computing ---- */
 
-static int put_xxh3(const struct wfs_tensor *tensor, struct strbuf *text)
+static int put_xxh3(const struct wfs_io *io, const struct wfs_tensor *tensor, struct strbuf *text)
 {
     uint64_t digest;
-    const int code = wfs_tensor_digest(tensor, &digest);
+    const int code = wfs_tensor_digest_and(io, tensor, NULL, NULL, &digest);
     if (code == 0)
         strbuf_printf(text, "%016" PRIx64, digest);
     return code;
 }
 
 /* Scales are not applied: the numbers are the stored codes. */
-static int put_stats(const struct wfs_tensor *tensor, const char *scale, struct strbuf *text)
+static int put_stats(const struct wfs_io *io, const struct wfs_tensor *tensor, const char *scale,
+                     struct strbuf *text)
 {
     struct wfs_stats stats;
-    const int code = wfs_tensor_stats(tensor, &stats);
+    const int code = wfs_tensor_stats(io, tensor, &stats);
     if (code < 0)
         return code == -EOPNOTSUPP ? -ENODATA : code;
     struct json_out out = {.text = text, .is_part = true};
@@ -214,10 +215,10 @@ bool wfs_digest_job_is_long(const struct wfs_digest_job *job)
     return job->tensor.n_bytes > N_SHORT;
 }
 
-int wfs_digest_job_run(struct wfs_digest_job *job)
+int wfs_digest_job_run(const struct wfs_io *io, struct wfs_digest_job *job)
 {
-    const int code = job->kind == DIGEST_XXH3 ? put_xxh3(&job->tensor, &job->text)
-                                              : put_stats(&job->tensor, job->scale, &job->text);
+    const int code = job->kind == DIGEST_XXH3 ? put_xxh3(io, &job->tensor, &job->text)
+                                              : put_stats(io, &job->tensor, job->scale, &job->text);
     return code < 0 ? code : job->text.has_failed ? -ENOMEM : 0;
 }
 
@@ -270,7 +271,7 @@ int digests_get(const struct wfs_tree *tree, const struct wfs_node *node, enum d
         return text->has_failed ? -ENOMEM : 0;
     int code = new_job(tree, node, kind, &job);
     if (code == 0)
-        code = wfs_digest_job_end(tree, node, job, wfs_digest_job_run(job));
+        code = wfs_digest_job_end(tree, node, job, wfs_digest_job_run(NULL, job));
     if (code == 0)
         strbuf_puts(text, job->text.bytes);
     return code < 0 ? code : text->has_failed ? -ENOMEM : 0;

@@ -170,7 +170,7 @@ static int count_cast(const struct wfs_tensor *tensor, struct losses *losses)
     stored.dtype = tensor->stored.dtype;
     int code = wfs_shape_bytes(&stored.shape, (enum wfs_dtype)stored.stored.dtype, &stored.n_bytes);
     if (code == 0)
-        code = wfs_distinct_init(&distinct, &stored, NULL);
+        code = wfs_distinct_init(NULL, &distinct, &stored, NULL);
     return code < 0 ? code : count_pieces(&distinct, (enum wfs_dtype)tensor->dtype, losses);
 }
 

@@ -75,7 +75,7 @@ static inline char *write_file(const struct wfs_format *format, const struct wfs
     }
     const size_t n_bytes = (size_t)wfs_layout_n_bytes(layout);
     char *bytes = n_bytes > n_most ? NULL : malloc(n_bytes);
-    const ssize_t n = bytes == NULL ? 0 : wfs_layout_read(layout, 0, bytes, n_bytes);
+    const ssize_t n = bytes == NULL ? 0 : wfs_layout_read(NULL, layout, 0, bytes, n_bytes);
     wfs_layout_free(layout);
     *ret_n = n_bytes;
     if (bytes == NULL || n == (ssize_t)n_bytes)

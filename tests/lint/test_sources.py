@@ -79,6 +79,11 @@ def test_nothing_is_left_to_do(paths):
     assert [name(path) for path in paths if re.search(r'\b(TO' r'DO|FIX' r'ME|X' r'XX)\b', path.read_text())] == []
 
 
+def test_no_variable_belongs_to_a_thread():
+    """What a thread says to functions far below is a parameter: struct wfs_io."""
+    assert [name(path) for path in SOURCES if '_Thread_local' in path.read_text() or '__thread' in path.read_text()] == []
+
+
 def clang_format_version():
     program = shutil.which('clang-format')
     if program is None:

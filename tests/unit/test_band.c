@@ -152,13 +152,13 @@ static void test_reading_ahead_changes_nothing(void)
     bool is_ok = true;
     for (uint64_t offset = 0; offset < sample.tensor.n_bytes; offset += 70001) {
         is_ok = check_range(&sample, offset, 70001) && is_ok;
-        wfs_tensor_read_ahead(&sample.tensor, offset);
-        wfs_tensor_read_ahead(&sample.tensor, (offset * 7919) % sample.tensor.n_bytes);
+        wfs_tensor_read_ahead(NULL, &sample.tensor, offset);
+        wfs_tensor_read_ahead(NULL, &sample.tensor, (offset * 7919) % sample.tensor.n_bytes);
     }
     check(is_ok);
-    wfs_tensor_read_ahead(&sample.tensor, sample.tensor.n_bytes - 1);
-    wfs_tensor_read_ahead(&sample.tensor, sample.tensor.n_bytes);
-    wfs_tensor_read_ahead(&sample.tensor, UINT64_MAX);
+    wfs_tensor_read_ahead(NULL, &sample.tensor, sample.tensor.n_bytes - 1);
+    wfs_tensor_read_ahead(NULL, &sample.tensor, sample.tensor.n_bytes);
+    wfs_tensor_read_ahead(NULL, &sample.tensor, UINT64_MAX);
     sample_done(&sample);
 }
 
@@ -171,12 +171,12 @@ static void test_a_band_made_ahead_is_not_shown_when_the_source_changes(void)
     const uint64_t n_band = gather_band_bytes(&sample.tensor);
     check(n_band > 0 && 2 * n_band < sample.tensor.n_bytes);
     check(check_range(&sample, 0, 4096));
-    wfs_tensor_read_ahead(&sample.tensor, n_band / 2);
+    wfs_tensor_read_ahead(NULL, &sample.tensor, n_band / 2);
     check(check_range(&sample, n_band, 4096));
     *sample.source->has_changed = true;
     char byte;
     check_int(wfs_tensor_read(&sample.tensor, n_band, &byte, 1), -EIO);
-    wfs_tensor_read_ahead(&sample.tensor, n_band + n_band / 2);
+    wfs_tensor_read_ahead(NULL, &sample.tensor, n_band + n_band / 2);
     sample_done(&sample);
 }
 

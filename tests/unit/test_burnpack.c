@@ -114,7 +114,8 @@ static int save(const struct wfs_catalog *catalog, struct blob *ret, struct wfs_
         return code;
     ret->n_bytes = (size_t)wfs_layout_n_bytes(layout);
     if (check(ret->n_bytes <= sizeof(ret->bytes)))
-        check_int(wfs_layout_read(layout, 0, ret->bytes, ret->n_bytes), (int64_t)ret->n_bytes);
+        check_int(wfs_layout_read(NULL, layout, 0, ret->bytes, ret->n_bytes),
+                  (int64_t)ret->n_bytes);
     wfs_layout_free(layout);
     return 0;
 }

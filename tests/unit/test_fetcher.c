@@ -41,7 +41,7 @@ static void only_what_was_named_is_asked_of_a_server(void)
         check_int(open_it(remote, asked[i], &err), -EHOSTUNREACH);
         check(strstr(err.text, "refused") != NULL);
     }
-    check_int(remote_want(remote, &(struct remote_range){77, 0, 1, 0}, &err), -EINVAL);
+    check_int(remote_want(NULL, remote, &(struct remote_range){77, 0, 1, 0}, &err), -EINVAL);
     remote_tell(remote, &(struct fetching){.kind = FETCHING_CLOSE, .object = 77});
     remote_tell(remote, &(struct fetching){.kind = FETCHING_AHEAD, .object = 77, .n_bytes = 9});
     remote_tell(remote, &(struct fetching){.kind = FETCHING_CANCEL, .request = 9});

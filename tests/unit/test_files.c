@@ -227,7 +227,7 @@ static void output_copies_ranges_and_pads(void)
     check_int(outfile_new(in_folder("out"), 8, &options, &outfile, NULL), 0);
     uint64_t n = 0;
     for (uint64_t done = 0; done < 4; done += n)
-        check_int(outfile_copy(outfile, source, 3 + done, 4 - done, &n), 0);
+        check_int(outfile_copy(NULL, outfile, source, 3 + done, 4 - done, &n), 0);
     check_int(outfile_pad(outfile, 6), 0);
     check_int(outfile_write(outfile, "ab", 2), 0);
     check_uint(outfile_offset(outfile), 8);
@@ -251,7 +251,7 @@ static void add_piece(struct outfile *outfile, const struct source *source, cons
         return;
     }
     for (uint64_t done = 0, n = 0; done < n_bytes; done += n)
-        check_int(outfile_copy(outfile, source, at + done, n_bytes - done, &n), 0);
+        check_int(outfile_copy(NULL, outfile, source, at + done, n_bytes - done, &n), 0);
 }
 
 static void output_keeps_pieces_of_all_sizes_in_order(void)
@@ -301,7 +301,7 @@ static void output_remembers_its_first_error(void)
     uint64_t n;
     check_int(outfile_new(in_folder("out"), 8, &options, &outfile, NULL), 0);
     check_int(truncate(in_folder("a"), 2), 0);
-    check_int(outfile_copy(outfile, source, 3, 4, &n), -EIO);
+    check_int(outfile_copy(NULL, outfile, source, 3, 4, &n), -EIO);
     check_int(outfile_write(outfile, "x", 1), -EIO);
     check_int(outfile_pad(outfile, 100), -EIO);
     check_int(outfile_sync(outfile, &err), -EIO);

@@ -191,7 +191,8 @@ static long n_reads_left;
 static int read_code;
 
 /* One read fails, the others do not. */
-static int read_or_fail(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_or_fail(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                        void *buf, size_t n_bytes)
 {
     (void)source;
     if (n_reads_left-- == 0)

@@ -36,11 +36,11 @@ static char *written(const char *folder, const struct wfs_catalog *catalog, size
     if (check_int(torch_checkpoint_plan_in(folder, catalog, layout, &err), 0)) {
         *ret_n = (size_t)wfs_layout_n_bytes(layout);
         file = malloc(*ret_n);
-        check_int(wfs_layout_read(layout, 0, file, *ret_n), (int64_t)*ret_n);
+        check_int(wfs_layout_read(NULL, layout, 0, file, *ret_n), (int64_t)*ret_n);
         char piece[7];
         for (size_t at = 0; at < *ret_n; at += sizeof(piece)) { /* any range is the same */
             const size_t n = *ret_n - at < sizeof(piece) ? *ret_n - at : sizeof(piece);
-            check_int(wfs_layout_read(layout, at, piece, sizeof(piece)), (int64_t)n);
+            check_int(wfs_layout_read(NULL, layout, at, piece, sizeof(piece)), (int64_t)n);
             check_bytes(piece, file + at, n);
         }
     } else {

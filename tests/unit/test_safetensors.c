@@ -229,7 +229,8 @@ static void what_nobody_knows_is_told_by_its_first_bytes(void)
     check(strncmp(loaded.err.text, "HeaderTooLarge: ", 16) == 0);
 }
 
-static int fail_to_read(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int fail_to_read(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                        void *buf, size_t n_bytes)
 {
     const uint64_t *fails_at = source->ctx;
     memset(buf, 0, n_bytes);

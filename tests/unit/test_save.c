@@ -41,7 +41,8 @@ static void check_layout(struct wfs_catalog *catalog, uint64_t n_header, const c
     if (!check_int(wfs_layout_new(&format_safetensors, catalog, &layout, &err), 0)) {
         printf("# %s\n", err.text);
     } else if (check_uint(wfs_layout_n_bytes(layout), 8 + n_header + n_data)) {
-        check_int(wfs_layout_read(layout, 0, got, sizeof(got)), (int64_t)(8 + n_header + n_data));
+        check_int(wfs_layout_read(NULL, layout, 0, got, sizeof(got)),
+                  (int64_t)(8 + n_header + n_data));
         check_uint(load_le64(got), n_header);
         check_bytes(got + 8, text, strlen(text));
         for (size_t i = strlen(text); i < n_header; i++)
@@ -322,12 +323,12 @@ static void any_range_of_a_layout_is_a_slice_of_the_whole(void)
     struct wfs_layout *layout = NULL;
     char whole[1024], part[1024];
     check_int(wfs_layout_new(&format_safetensors, catalog, &layout, NULL), 0);
-    const ssize_t n_all = wfs_layout_read(layout, 0, whole, sizeof(whole));
+    const ssize_t n_all = wfs_layout_read(NULL, layout, 0, whole, sizeof(whole));
     check_int(n_all, (int64_t)wfs_layout_n_bytes(layout));
     for (ssize_t from = 0; from <= n_all + 1; from++) {
         for (ssize_t n = 0; n <= n_all + 1 - from; n += 1 + n / 8) {
             const ssize_t want = from > n_all ? 0 : n < n_all - from ? n : n_all - from;
-            if (!check_int(wfs_layout_read(layout, (uint64_t)from, part, (size_t)n), want) ||
+            if (!check_int(wfs_layout_read(NULL, layout, (uint64_t)from, part, (size_t)n), want) ||
                 !check_bytes(part, whole + from, (size_t)want))
                 return;
         }
@@ -365,7 +366,7 @@ static void gaps_of_a_layout_are_zero(void)
     for (unsigned from = 0; from < 16; from++) {
         char part[16];
         memset(part, 'x', sizeof(part));
-        check_int(wfs_layout_read(layout, from, part, 16 - from), 16 - (int)from);
+        check_int(wfs_layout_read(NULL, layout, from, part, 16 - from), 16 - (int)from);
         check_bytes(part, want + from, 16 - from);
     }
     check_int(layout_add_bytes(layout, UINT64_MAX, "x", 1), -EFBIG);
@@ -422,7 +423,7 @@ static void a_saved_file_is_its_layout_and_loads_again(void)
     check_int(save(layout, path, &report, &err), 0);
     check_str(report.step, "done");
     check(report.is_durable && report.published.n_bytes == wfs_layout_n_bytes(layout));
-    const ssize_t n = wfs_layout_read(layout, 0, want, sizeof(want));
+    const ssize_t n = wfs_layout_read(NULL, layout, 0, want, sizeof(want));
     check_uint(read_file(path, got, sizeof(got)), (uint64_t)n);
     check_bytes(got, want, (size_t)n);
     wfs_layout_free(layout);
@@ -456,7 +457,7 @@ static void large_tensors_are_copied_and_made_in_pieces(void)
     made_tensor(catalog, "turned", WFS_U16, 2, dims, 0)->stored.strides = strides;
     check_int(wfs_layout_new(&format_safetensors, catalog, &layout, NULL), 0);
     check_int(save(layout, in_folder("large.safetensors"), NULL, &err), 0);
-    const ssize_t n = wfs_layout_read(layout, 0, want, 3 * N_BYTES);
+    const ssize_t n = wfs_layout_read(NULL, layout, 0, want, 3 * N_BYTES);
     check_uint(read_file(in_folder("large.safetensors"), got, 3 * N_BYTES), (uint64_t)n);
     check(n > 2 * N_BYTES && memcmp(got, want, (size_t)n) == 0);
     wfs_layout_free(layout);

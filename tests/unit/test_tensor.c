@@ -187,7 +187,7 @@ static void statistics_leave_nan_and_infinity_out(void)
     const uint64_t n = 8;
     struct wfs_tensor tensor = dense(WFS_F32, &n, values);
     struct wfs_stats stats;
-    check_int(wfs_tensor_stats(&tensor, &stats), 0);
+    check_int(wfs_tensor_stats(NULL, &tensor, &stats), 0);
     check_uint(stats.n_elems, 8);
     check_uint(stats.n_finite, 5);
     check_uint(stats.n_nan, 1);
@@ -205,12 +205,12 @@ static void statistics_of_nothing_and_of_no_numbers(void)
     const uint64_t none = 0, one = 1;
     struct wfs_tensor tensor = dense(WFS_F32, &none, "");
     struct wfs_stats stats;
-    check_int(wfs_tensor_stats(&tensor, &stats), 0);
+    check_int(wfs_tensor_stats(NULL, &tensor, &stats), 0);
     check(stats.n_elems == 0 && stats.min == 0 && stats.max == 0 && stats.mean == 0 &&
           stats.std == 0);
     source_free(tensor.stored.source);
     tensor = dense(WFS_C64, &one, "12345678");
-    check_int(wfs_tensor_stats(&tensor, &stats), -EOPNOTSUPP);
+    check_int(wfs_tensor_stats(NULL, &tensor, &stats), -EOPNOTSUPP);
     source_free(tensor.stored.source);
 }
 

@@ -6,7 +6,6 @@
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
-#include <weightfs/interruption.h>
 #include <weightfs/layout.h>
 #include "base/arena.h"
 #include "base/bytes.h"
@@ -144,7 +143,7 @@ int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes
 }
 
 /* Computes the CRC where it is not known yet. -EIO as wfs_tensor_read, -ENOMEM. */
-static int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
+static int layout_crc_get(const struct wfs_io *io, struct layout_crc *crc, uint32_t *ret)
 {
     uint64_t known = atomic_load_explicit(&crc->known, memory_order_relaxed);
     if (known == 0) {
@@ -156,9 +155,7 @@ static int layout_crc_get(struct layout_crc *crc, uint32_t *ret)
         if (chunk == NULL)
             return -ENOMEM;
         for (uint64_t at = 0; at < n_all;) {
-            if (wfs_interruption_check() < 0)
-                return -EINTR;
-            const ssize_t n = wfs_tensor_read(crc->tensor, at, chunk, n_chunk);
+            const ssize_t n = wfs_tensor_read_for(io, crc->tensor, at, chunk, n_chunk);
             if (n <= 0)
                 return n < 0 ? (int)n : -EIO;
             sum = (uint32_t)crc32_z(sum, (const uint8_t *)chunk, (size_t)n);
@@ -193,11 +190,11 @@ const struct layout_segment *layout_segment_at(const struct wfs_layout *layout, 
 }
 
 /* Fills at most n_bytes of buf from the segment, offset bytes into it. */
-static ssize_t read_segment(const struct layout_segment *segment, uint64_t offset, void *buf,
-                            size_t n_bytes)
+static ssize_t read_segment(const struct wfs_io *io, const struct layout_segment *segment,
+                            uint64_t offset, void *buf, size_t n_bytes)
 {
     if (segment->tensor != NULL)
-        return wfs_tensor_read(segment->tensor, offset, buf, n_bytes);
+        return wfs_tensor_read_for(io, segment->tensor, offset, buf, n_bytes);
     const uint64_t n_left = segment->n_bytes - offset;
     const size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
     memcpy(buf, (const char *)segment->bytes + offset, n);
@@ -205,7 +202,7 @@ static ssize_t read_segment(const struct layout_segment *segment, uint64_t offse
         segment->crc_offset + sizeof(uint32_t) <= offset)
         return (ssize_t)n;
     uint32_t crc = 0;
-    const int code = layout_crc_get(segment->crc, &crc);
+    const int code = layout_crc_get(io, segment->crc, &crc);
     if (code < 0)
         return code;
     for (size_t i = 0; i < sizeof(crc); i++) {
@@ -216,7 +213,8 @@ static ssize_t read_segment(const struct layout_segment *segment, uint64_t offse
     return (ssize_t)n;
 }
 
-ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *buf, size_t n_bytes)
+ssize_t wfs_layout_read(const struct wfs_io *io, const struct wfs_layout *layout, uint64_t offset,
+                        void *buf, size_t n_bytes)
 {
     if (offset >= layout->n_bytes)
         return 0;
@@ -235,7 +233,7 @@ ssize_t wfs_layout_read(const struct wfs_layout *layout, uint64_t offset, void *
         }
         if (n_done == n_bytes)
             break;
-        const ssize_t n = read_segment(segment, offset + n_done - segment->offset,
+        const ssize_t n = read_segment(io, segment, offset + n_done - segment->offset,
                                        (char *)buf + n_done, n_bytes - n_done);
         if (n < 0)
             return n;

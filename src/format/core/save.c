@@ -267,6 +267,7 @@ struct save {
     struct outfile *outfile;
     struct wfs_error *err;
     char *chunk; /* malloc'ed, N_CHUNK bytes */
+    struct wfs_io io;
 };
 
 static int report_progress(const struct save *save)
@@ -320,7 +321,8 @@ static int fail_read(const struct wfs_tensor *tensor, int code, struct wfs_error
 static int emit_tensor(const struct save *save, const struct layout_segment *segment)
 {
     for (uint64_t n_done = 0; n_done < segment->n_bytes;) {
-        const ssize_t n = wfs_tensor_read(segment->tensor, n_done, save->chunk, N_CHUNK);
+        const ssize_t n =
+            wfs_tensor_read_for(&save->io, segment->tensor, n_done, save->chunk, N_CHUNK);
         if (n <= 0)
             return fail_read(segment->tensor, (int)n, save->err);
         int code = outfile_write(save->outfile, save->chunk, (size_t)n);
@@ -363,7 +365,7 @@ static int emit_range(const struct save *save, const struct layout_segment *firs
     const struct layout_segment *at = first; /* where the copy stands, for messages */
     for (uint64_t n_done = 0; n_done < n_all;) {
         uint64_t n = 0;
-        int code = outfile_copy(save->outfile, stored->source, stored->offset + n_done,
+        int code = outfile_copy(&save->io, save->outfile, stored->source, stored->offset + n_done,
                                 n_all - n_done, &n);
         if (code < 0 && outfile_cannot_read(save->outfile))
             return fail_read(at->tensor, code, save->err);
@@ -387,8 +389,8 @@ static int emit_bytes(const struct save *save, const struct layout_segment *segm
     if (segment->crc != NULL) {
         made = malloc((size_t)segment->n_bytes);
         const ssize_t n = made == NULL ? -ENOMEM
-                                       : wfs_layout_read(save->layout, segment->offset, made,
-                                                         (size_t)segment->n_bytes);
+                                       : wfs_layout_read(&save->io, save->layout, segment->offset,
+                                                         made, (size_t)segment->n_bytes);
         if (n < 0)
             return fail_read(segment->crc->tensor, (int)n, save->err);
         bytes = made;
@@ -401,8 +403,8 @@ static int emit_bytes(const struct save *save, const struct layout_segment *segm
  * Tells a source on the network how far it will be read on from the segment: over all segments that
  * follow in its file, and the short gaps between them. Returns the first that does not.
  */
-static const struct layout_segment *expect_run(const struct layout_segment *first,
-                                               const struct layout_segment *end)
+static const struct layout_segment *
+expect_run(struct save *save, const struct layout_segment *first, const struct layout_segment *end)
 {
     enum { N_GAP = 1 << 20 };
     const struct source *source = first->tensor->stored.source;
@@ -417,18 +419,19 @@ static const struct layout_segment *expect_run(const struct layout_segment *firs
             break;
         behind = stored->offset + at->n_bytes;
     }
-    source_expect(source, first->tensor->stored.offset, behind - first->tensor->stored.offset);
+    const uint64_t offset = first->tensor->stored.offset;
+    save->io = source_expect(&save->io, source, offset, behind - offset);
     return at;
 }
 
-static int emit(const struct save *save)
+static int emit(struct save *save)
 {
     const struct wfs_layout *layout = save->layout;
     const struct layout_segment *end = layout->segments + layout->n_segments, *run = NULL;
     for (const struct layout_segment *at = layout->segments; at < end;) {
         size_t n_segments = 1;
         if (is_range(at) && at->tensor->stored.source->is_remote && (run == NULL || at >= run))
-            run = expect_run(at, end);
+            run = expect_run(save, at, end);
         int code = outfile_pad(save->outfile, at->offset);
         if (code < 0)
             return fail_write(save, code);
@@ -514,11 +517,8 @@ int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *op
     save.chunk = malloc(N_CHUNK);
     if (save.chunk == NULL)
         return wfs_fail_memory(err);
-    const struct wfs_interruption interruption = {is_stopped, &save};
-    wfs_interruption_set(&interruption);
+    save.io = (struct wfs_io){.is_stopped = is_stopped, .ctx = &save};
     const int code = emit(&save);
-    source_expect(NULL, 0, 0);
-    wfs_interruption_set(NULL);
     free(save.chunk);
     return code;
 }

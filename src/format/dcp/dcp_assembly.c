@@ -143,30 +143,32 @@ const char *dcp_assembly_open(const struct source *source, uint32_t i, int *ret_
 
 /* ---- reading ---- */
 
-/* Reads bytes of a part, counted from its first element. */
-static int read_part(struct assembly *assembly, struct dcp_tensor *tensor, struct dcp_part *part,
-                     uint64_t offset, char *buf, size_t n_bytes)
-{
-    const int code = open_once(assembly, tensor, part);
-    if (code < 0)
-        return code;
-    if (part->is_odd) {
-        const struct wfs_catalog *catalog = (const struct wfs_catalog *)(uintptr_t)part->data;
-        const ssize_t n = wfs_tensor_read(&catalog->tensors[0], offset, buf, n_bytes);
-        return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
-    }
-    const struct dcp_item *item = &assembly->tables.items[part->item];
-    return source_read(assembly->tables.files[item->file].source, part->data - 1 + offset, buf,
-                       n_bytes);
-}
-
 /* A read of a range of one tensor. */
 struct reading {
+    const struct wfs_io *io;
     struct assembly *assembly;
     struct dcp_tensor *tensor;
     uint64_t *first; /* malloc'ed: index of the run's first element in each dimension */
     char *tile;      /* malloc'ed when it is needed: TILE bytes */
 };
+
+/* Reads bytes of a part, counted from its first element. */
+static int read_part(const struct reading *r, struct dcp_part *part, uint64_t offset, char *buf,
+                     size_t n_bytes)
+{
+    struct assembly *assembly = r->assembly;
+    const int code = open_once(assembly, r->tensor, part);
+    if (code < 0)
+        return code;
+    if (part->is_odd) {
+        const struct wfs_catalog *catalog = (const struct wfs_catalog *)(uintptr_t)part->data;
+        const ssize_t n = wfs_tensor_read_for(r->io, &catalog->tensors[0], offset, buf, n_bytes);
+        return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
+    }
+    const struct dcp_item *item = &assembly->tables.items[part->item];
+    return source_read_for(r->io, assembly->tables.files[item->file].source,
+                           part->data - 1 + offset, buf, n_bytes);
+}
 
 /* A run of elements that is contiguous in the tensor: n indexes of one dimension, the first one of
  * those outside of it, all of those inside of it. */
@@ -217,8 +219,8 @@ static int read_rows(struct reading *r, const struct run *run, struct dcp_part *
     for (uint64_t row = 0; row < rows->n_rows;) {
         const uint64_t n_left = rows->n_rows - row, n = n_left < n_fit ? n_left : n_fit;
         char *to = is_direct ? run->out + place_row(r, run, part, rows, row) : r->tile;
-        const int code = read_part(r->assembly, r->tensor, part, rows->offset + row * rows->n_bytes,
-                                   to, (size_t)(n * rows->n_bytes));
+        const int code =
+            read_part(r, part, rows->offset + row * rows->n_bytes, to, (size_t)(n * rows->n_bytes));
         if (code < 0)
             return code;
         for (uint64_t i = 0; i < n && !is_direct; i++)
@@ -302,7 +304,7 @@ static int read_elems(void *ctx, uint64_t elem, uint64_t n_elems, char *out)
 {
     struct reading *r = ctx;
     if (r->tensor->rank == 0)
-        return read_part(r->assembly, r->tensor, &r->tensor->parts[0], 0, out, r->tensor->n_elem);
+        return read_part(r, &r->tensor->parts[0], 0, out, r->tensor->n_elem);
     while (n_elems > 0) {
         const struct run run = cut_run(r, elem, n_elems, out);
         const uint64_t n = run.n * run.n_step;
@@ -316,7 +318,8 @@ static int read_elems(void *ctx, uint64_t elem, uint64_t n_elems, char *out)
     return 0;
 }
 
-static int read_assembly(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_assembly(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                         void *buf, size_t n_bytes)
 {
     struct dcp_tensor *tensor = tensor_at(source, offset);
     if (n_bytes == 0)
@@ -324,7 +327,7 @@ static int read_assembly(const struct source *source, uint64_t offset, void *buf
     if (tensor == NULL || tensor->trouble != NULL || offset - tensor->start > tensor->n_bytes ||
         n_bytes > tensor->n_bytes - (offset - tensor->start))
         return -EIO;
-    struct reading reading = {.assembly = source->ctx, .tensor = tensor};
+    struct reading reading = {.io = io, .assembly = source->ctx, .tensor = tensor};
     reading.first = malloc(((size_t)tensor->rank + 1) * sizeof(*reading.first));
     const int code = reading.first == NULL ? -ENOMEM
                                            : gather_range(read_elems, &reading, tensor->n_elem,

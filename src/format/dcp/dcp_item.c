@@ -182,10 +182,11 @@ struct dcp_window {
     struct wfs_error err;   /* why it cannot */
 };
 
-static int read_shifted(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_shifted(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                        void *buf, size_t n_bytes)
 {
     const struct window_place *place = source->ctx;
-    return source_read(place->file, place->offset + offset, buf, n_bytes);
+    return source_read_for(io, place->file, place->offset + offset, buf, n_bytes);
 }
 
 static void window_drop(struct dcp_window *window)

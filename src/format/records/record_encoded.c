@@ -66,7 +66,8 @@ static void encode(enum wfs_dtype dtype, const uint8_t *element, uint8_t out[1 +
 }
 
 /* Reads encoded elements of a tensor from an offset in them. */
-static int read_range(const struct wfs_tensor *tensor, uint64_t from, uint8_t *out, size_t n_bytes)
+static int read_range(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t from,
+                      uint8_t *out, size_t n_bytes)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
     const unsigned n_element = element_bytes(dtype), n_encoded = record_encoded_bytes(dtype);
@@ -76,7 +77,7 @@ static int read_range(const struct wfs_tensor *tensor, uint64_t from, uint8_t *o
         const size_t n_left = (n_bytes - 1 + skip) / n_encoded + 1;
         const size_t n = n_left < N_CHUNK ? n_left : N_CHUNK;
         const ssize_t n_read =
-            wfs_tensor_read(tensor, at * n_element, elements, (size_t)n * n_element);
+            wfs_tensor_read_for(io, tensor, at * n_element, elements, (size_t)n * n_element);
         if (n_read != (ssize_t)(n * n_element))
             return n_read < 0 ? (int)n_read : -EIO;
         for (size_t i = 0; i < n; i++) {
@@ -93,12 +94,14 @@ static int read_range(const struct wfs_tensor *tensor, uint64_t from, uint8_t *o
 }
 
 /* No tensor of a layout is read beyond its end. */
-static int read_encoded(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_encoded(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                        void *buf, size_t n_bytes)
 {
     const struct range *range = range_at(source, offset);
     if (n_bytes == 0)
         return 0;
-    return range == NULL ? -EIO : read_range(range->tensor, offset - range->offset, buf, n_bytes);
+    return range == NULL ? -EIO
+                         : read_range(io, range->tensor, offset - range->offset, buf, n_bytes);
 }
 
 static int check_encoded(const struct source *source, uint64_t offset)

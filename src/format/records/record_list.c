@@ -110,9 +110,9 @@ static void element_store(const struct token *token, enum wfs_dtype dtype, uint8
 /* Starts at a number of the list. -ENOMEM. list_reader_done is due in any case. */
 /* ---- reading ---- */
 
-static int list_reader_init(struct list_reader *reader, const struct record_lists *lists,
-                            const struct record_list *list, const struct source *bytes,
-                            uint64_t from)
+static int list_reader_init(const struct wfs_io *io, struct list_reader *reader,
+                            const struct record_lists *lists, const struct record_list *list,
+                            const struct source *bytes, uint64_t from)
 {
     *reader = (struct list_reader){.list = list, .encoding = lists->encoding, .next = from};
     if (list->elements != NULL || list->text != NULL)
@@ -120,6 +120,7 @@ static int list_reader_init(struct list_reader *reader, const struct record_list
     const uint64_t point = from / RECORD_LIST_STEP;
     int code = stream_init(&reader->stream, bytes, lists->points[list->first_point + point],
                            bytes->n_bytes);
+    reader->stream.io = io;
     for (reader->next = point * RECORD_LIST_STEP; code == 0 && reader->next < from;) {
         struct token unused;
         code = list_reader_next(reader, &unused);
@@ -238,7 +239,8 @@ static int decode(struct list_reader *reader, const struct range *range, size_t 
     return 0;
 }
 
-static int read_decoded(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_decoded(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                        void *buf, size_t n_bytes)
 {
     const struct decoded *decoded = source->ctx;
     const struct range *range = range_at(decoded, offset);
@@ -252,7 +254,8 @@ static int read_decoded(const struct source *source, uint64_t offset, void *buf,
     const uint64_t from = offset - range->offset;
     if (from > list->n * n_element || n_bytes > list->n * n_element - from)
         return -EIO;
-    int code = list_reader_init(&reader, &decoded->lists, list, decoded->bytes, from / n_element);
+    int code =
+        list_reader_init(io, &reader, &decoded->lists, list, decoded->bytes, from / n_element);
     if (code == 0)
         code = decode(&reader, range, (size_t)(from % n_element), buf, n_bytes);
     list_reader_done(&reader);
@@ -314,8 +317,8 @@ const struct record_list *record_source_list(const struct source *source, uint32
 int record_source_read(const struct source *source, uint32_t list, struct list_reader *reader)
 {
     const struct decoded *decoded = source->ctx;
-    return list_reader_init(reader, &decoded->lists, &decoded->lists.items[list], decoded->bytes,
-                            0);
+    return list_reader_init(NULL, reader, &decoded->lists, &decoded->lists.items[list],
+                            decoded->bytes, 0);
 }
 
 const struct record_list *record_source_whole(const struct wfs_tensor *tensor,

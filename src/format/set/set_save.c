@@ -62,8 +62,8 @@ static int take_home(struct saving *saving, const struct shard *shard)
         return taken < 0 ? save_fail_write(shard->outfile, taken, saving->err) : 0;
     for (uint64_t n_done = 0; n_done < shard->home->n_bytes;) {
         uint64_t n = 0;
-        int code =
-            outfile_copy(shard->outfile, shard->home, n_done, shard->home->n_bytes - n_done, &n);
+        int code = outfile_copy(NULL, shard->outfile, shard->home, n_done,
+                                shard->home->n_bytes - n_done, &n);
         if (code < 0 && outfile_cannot_read(shard->outfile))
             return fail_home(saving, shard);
         if (code < 0)

@@ -386,7 +386,7 @@ static ssize_t read_made(const struct wfs_tree *tree, const struct wfs_node *nod
     const int code = control_hold(tree, node, number, &held);
     if (code < 0)
         return code;
-    const ssize_t n = file->read(held, offset, buf, n_bytes);
+    const ssize_t n = file->read(NULL, held, offset, buf, n_bytes);
     file->let_go(file->ctx, held);
     return n;
 }

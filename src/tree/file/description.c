@@ -431,8 +431,8 @@ size_t frame_header_n_bytes(const struct wfs_tree *tree, const struct wfs_node *
     return wfs_npy_header(&tensor, NULL, 0);
 }
 
-ssize_t frame_read(const struct wfs_tensor *tensor, size_t n_header, uint64_t offset, void *buf,
-                   size_t n_bytes)
+ssize_t frame_read(const struct wfs_io *io, const struct wfs_tensor *tensor, size_t n_header,
+                   uint64_t offset, void *buf, size_t n_bytes)
 {
     size_t n_front = 0;
     if (offset < n_header) {
@@ -445,9 +445,9 @@ ssize_t frame_read(const struct wfs_tensor *tensor, size_t n_header, uint64_t of
         memcpy(buf, header + offset, n_front);
         offset = n_header;
     }
-    const ssize_t n =
-        n_front == n_bytes
-            ? 0
-            : wfs_tensor_read(tensor, offset - n_header, (char *)buf + n_front, n_bytes - n_front);
+    const ssize_t n = n_front == n_bytes
+                          ? 0
+                          : wfs_tensor_read_for(io, tensor, offset - n_header,
+                                                (char *)buf + n_front, n_bytes - n_front);
     return n < 0 ? n : (ssize_t)n_front + n;
 }

@@ -65,7 +65,7 @@ int sibling_describe(const struct wfs_tree *tree, const struct wfs_node *node, u
 size_t frame_header_n_bytes(const struct wfs_tree *tree, const struct wfs_node *node);
 
 /* Reads header and data as one, like wfs_tensor_read. */
-ssize_t frame_read(const struct wfs_tensor *tensor, size_t n_header, uint64_t offset, void *buf,
-                   size_t n_bytes);
+ssize_t frame_read(const struct wfs_io *io, const struct wfs_tensor *tensor, size_t n_header,
+                   uint64_t offset, void *buf, size_t n_bytes);
 
 #endif

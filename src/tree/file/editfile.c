@@ -55,7 +55,8 @@ struct staged_file {
     bool is_lost;
 };
 
-static int read_source(const struct source *source, uint64_t offset, void *buf, size_t n_bytes)
+static int read_source(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                       void *buf, size_t n_bytes)
 {
     const struct staged_file *file = source->ctx;
     if (file->is_lost)
