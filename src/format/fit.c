@@ -40,6 +40,14 @@ static int tell(struct fitting *fitting, enum wfs_fit_kind kind, const char *nam
     return 0;
 }
 
+/* Returns whether the output has all objects of the loaded file. */
+static bool keeps_objects(const struct fitting *fitting)
+{
+    const struct wfs_catalog *catalog = fitting->catalog;
+    return !fitting->is_set && fitting->format->values == WFS_VALUES_ANY &&
+           catalog->values.is_object && catalog->values.root != 0 && !fitting->format->has_fillers;
+}
+
 /* ---- metadata by name ---- */
 
 static int names_init(struct text_index *names, const struct wfs_catalog *catalog)
@@ -137,9 +145,7 @@ static bool has_room_for(const struct fitting *fitting, const struct catalog_val
     if (fitting->format->values == WFS_VALUES_NUMBERS)
         return is_number(graph_at(&catalog->values.graph, value->id));
     return value->is_edited || catalog->values.graph.notation == NULL ||
-           is_filled(fitting, value) ||
-           (catalog->values.is_object && catalog->values.root != 0 &&
-            !fitting->format->has_fillers);
+           is_filled(fitting, value) || keeps_objects(fitting);
 }
 
 /* Returns whether a value fills a place that only files of its own format have. */
@@ -258,12 +264,40 @@ static int tell_unshown(struct fitting *fitting, const struct wfs_shards *set)
     return code;
 }
 
+/* ---- quantized integers ---- */
+
+/* PyTorch's have scale and zero point in the call that makes them, and so in an output with all
+ * objects of the file. Opaque elements of Burn are another matter. */
+static bool is_dequantized(const struct fitting *fitting, const struct wfs_tensor *tensor)
+{
+    return tensor->dtype != WFS_OPAQUE && wfs_tensor_attr(tensor, "quantization") != NULL &&
+           !(keeps_objects(fitting) && tensor->place != 0);
+}
+
+/* set: what is written, or NULL when that is one file. */
+static int tell_quantization(struct fitting *fitting, const struct wfs_shards *set)
+{
+    const struct wfs_catalog *catalog = fitting->catalog;
+    const char *why =
+        arena_print(&fitting->catalog->arena, "%s cannot store scale and zero point of integers",
+                    fitting->is_set ? "a set of files" : fitting->format->name);
+    int code = 0;
+    for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
+        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        if (is_dequantized(fitting, tensor) && (set == NULL || !is_taken_whole(set, tensor->home)))
+            code = tell(fitting, WFS_FIT_QUANTIZATION, tensor->key, why);
+    }
+    return code;
+}
+
 int wfs_shards_fit(const struct wfs_shards *set, struct wfs_catalog *catalog, struct wfs_fit *fit,
                    struct wfs_error *err)
 {
     struct fitting fitting = {catalog, set->format, fit, true, err};
     const struct directory *directory = &set->directory;
     int code = tell_unshown(&fitting, set);
+    if (code == 0)
+        code = tell_quantization(&fitting, set);
     for (size_t i = 0; i < directory->n_left_out && code == 0; i++)
         code = tell(&fitting, WFS_FIT_VALUE, directory->left_out[i], "is an empty dict");
     return code < 0 ? wfs_fail_memory(err) : 0;
@@ -291,12 +325,10 @@ static int tell_ids(struct fitting *fitting)
 static int tell_storages(struct fitting *fitting)
 {
     const struct wfs_catalog *catalog = fitting->catalog;
-    const bool keeps_objects = !fitting->is_set && fitting->format->values == WFS_VALUES_ANY &&
-                               catalog->values.is_object && catalog->values.root != 0;
     int code = 0;
     for (size_t i = 0; i < wfs_catalog_n_hidden(catalog) && code == 0; i++) {
         const struct wfs_hidden *hidden = wfs_catalog_hidden(catalog, i);
-        if (hidden->key == NULL && !(keeps_objects && hidden->is_named))
+        if (hidden->key == NULL && !(keeps_objects(fitting) && hidden->is_named))
             code = tell(fitting, WFS_FIT_STORAGE, hidden->storage, "is not shown by any tensor");
     }
     return code;
@@ -404,6 +436,8 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
         code = fit_values(&fitting, &names, format->keeps_metadata && options->values_in_metadata);
     if (code == 0 && !options->is_set)
         code = tell_unshown(&fitting, NULL);
+    if (code == 0 && !options->is_set)
+        code = tell_quantization(&fitting, NULL);
     if (code == 0 && !format->keeps_param_ids)
         code = tell_ids(&fitting);
     return code == -ENOMEM ? wfs_fail_memory(err) : code;

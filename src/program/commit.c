@@ -137,6 +137,8 @@ static const struct {
                      "left out, as further names of tensors that are stored once in %s"},
     [WFS_FIT_PARAM_ID] = {"param_id", "parameter id",
                           "left out, because %s cannot store parameter ids"},
+    [WFS_FIT_QUANTIZATION] = {"quantization", "quantization",
+                              "stored as plain integers, because %s cannot store their scales"},
     [WFS_FIT_NAME] = {"name", "name",
                       "left out with all that they make, as they are not known to be harmless"},
     [WFS_FIT_STORAGE] = {"storage", "storage", "left out, as no tensor shows them"},

@@ -29,8 +29,10 @@ int torch_zip_verify(const struct source *source, struct wfs_catalog *catalog,
                      struct wfs_error *err);
 
 /* Reads a list of weights of an exported program in an entry of a zip, and adds its weights, whose
- * records are in the same folder, to the catalog. */
-int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *entry);
+ * records are in the same folder, to the catalog. role: what they are, if state_dict() does not
+ * return them; else NULL. */
+int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *entry,
+                       const char *role);
 
 /* Loads a torch.package: any number of pickles, the TorchScript modules that they refer to, and
  * source code. Lists every pickle; with its path in the keys, if there are several. */

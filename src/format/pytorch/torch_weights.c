@@ -36,6 +36,7 @@ struct export
     char folder[TORCH_RECORD_NAME_MAX]; /* of the records, with the slash */
     size_t n_folder;
     struct json json;
+    const char *role; /* of all weights of the list; NULL: they are the state dict */
     uint64_t n_pickled;
 };
 
@@ -227,7 +228,8 @@ static int parse_weights(struct export *export)
     if (!json_open_object(json))
         return 0;
     while (json_next_key(json, &name)) {
-        struct weight weight = {.tensor = {.dtype = WFS_OPAQUE}};
+        struct weight weight = {
+            .tensor = {.dtype = WFS_OPAQUE, .attr_name = "role", .attr_value = export->role}};
         int code = torch_tensor_reserve(torch, &weight.tensor, rank_max(torch));
         if (code < 0)
             return code;
@@ -264,9 +266,10 @@ static int parse_config(struct export *export, char *text, size_t n_bytes)
     return code;
 }
 
-int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *entry)
+int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *entry,
+                       const char *role)
 {
-    struct export export = {.torch = torch, .zip = zip};
+    struct export export = {.torch = torch, .zip = zip, .role = role};
     struct value_bytes bytes;
     int code = torch_records_open(torch, zip, entry, &bytes, torch->err);
     if (code < 0)

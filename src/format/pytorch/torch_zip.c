@@ -132,7 +132,7 @@ static int load_exported(struct torch *torch, struct torch_records *records, uns
         const bool is_weight = torch_records_is_in(records, entry, "data/weights/"),
                    is_constant = torch_records_is_in(records, entry, "data/constants/");
         if ((is_weight || is_constant) && torch_records_has_suffix(entry, "_config.json"))
-            code = torch_weights_load(torch, zip, entry);
+            code = torch_weights_load(torch, zip, entry, is_constant ? "constant" : NULL);
         else if (is_weight && torch_records_has_suffix(entry, ".pt"))
             code = load_nested(torch, zip, entry, depth);
         else

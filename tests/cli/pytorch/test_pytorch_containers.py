@@ -10,6 +10,7 @@ import zipfile
 import numpy
 import pytest
 
+from wfs_testlib import pth, st
 from wfs_testlib.program import listing, weightfs
 
 OrderedDict, Counter, defaultdict, deque = collections.OrderedDict, collections.Counter, collections.defaultdict, collections.deque
@@ -279,3 +280,23 @@ def test_what_is_called_has_keys_too(folder, protocol):
     assert keys(path) == ['c.%callable.%arg0', 'c.%arg0', 'x']
     found = convert(path, '--remap=^x$=>y')[0]
     assert same(found['c'].args, (A, B)) and same(found['y'], C)
+
+
+# ---- exported programs ----
+
+def program(*folders):
+    """What torch.export.save writes of one tensor in each folder: a raw record, and a list as JSON."""
+    entries = [pth.entry('p/archive_format', b'pt2'), pth.entry('p/byteorder', b'little')]
+    for at, (folder, key) in enumerate(folders):
+        meta = {'dtype': 7, 'sizes': [{'as_int': 1}], 'strides': [{'as_int': 1}], 'storage_offset': {'as_int': 0}}
+        listed = {'config': {key: {'path_name': 'tensor_0', 'is_param': False, 'use_pickle': False, 'tensor_meta': meta}}}
+        entries += [pth.entry('p/data/%s/tensor_0' % folder, st.f32(at)), pth.entry('p/data/%s/model_%s_config.json' % (folder, folder), json.dumps(listed).encode())]
+    return pth.zipped(*entries)
+
+
+@pytest.mark.parametrize('order', [1, -1])
+def test_constants_of_a_program_are_not_its_state(folder, order):
+    path = folder / 'm.pt2'
+    path.write_bytes(program(*[('weights', 'w'), ('constants', 'lifted_tensor_0')][::order]))
+    assert {key: row.get('role') for key, row in listing(path).items()} == {'w': None, 'lifted_tensor_0': 'constant'}
+    assert weightfs('cat', path, 'lifted_tensor_0').raw == st.f32(order == 1)
