@@ -41,8 +41,8 @@ int url_sibling(const char *url, const char *name, char **ret, struct wfs_error 
 /* The same for a path of names with slashes between them, below the folder that the file is in. */
 int url_below(const char *url, const char *path, char **ret, struct wfs_error *err);
 
-/* Returns whether url_sibling, or url_below, may make a URL of the other one. */
-bool url_is_sibling(const char *url, const char *other);
-bool url_is_below(const char *url, const char *other);
+/* Returns the path of which url_below makes the other URL, malloc'ed; NULL: there is none, or out
+ * of memory. */
+char *url_path_below(const char *url, const char *other);
 
 #endif

@@ -205,30 +205,30 @@ int url_below(const char *url, const char *path, char **ret, struct wfs_error *e
     }
 }
 
-/* Returns whether a component of a path, as it is in a URL, is that of a file or folder below. */
-static bool is_component(const char *url, const char *text, size_t n)
+/* Undoes the escapes of a component of a path, in place. Returns false where that is not the name
+ * of a file or folder below. */
+static bool take_component(const char *url, char *name)
 {
-    autofree char *name = strndup(text, n);
-    if (name == NULL || (has_escapes(url) && name[strcspn(name, "?#")] != '\0'))
+    if (has_escapes(url) && name[strcspn(name, "?#")] != '\0')
         return false;
     if (has_escapes(url))
         decode(name);
     return !leads_away(name);
 }
 
-bool url_is_below(const char *url, const char *other)
+char *url_path_below(const char *url, const char *other)
 {
     const size_t n = folder_of(url);
     if (strncmp(url, other, n) != 0 || other[n] != '/')
-        return false;
-    for (const char *at = other + n; *at == '/'; at += 1 + strcspn(at + 1, "/")) {
-        if (!is_component(url, at + 1, strcspn(at + 1, "/")))
-            return false;
+        return NULL;
+    autofree char *rest = strdup(other + n + 1);
+    char *path = rest == NULL ? NULL : calloc(1, strlen(rest) + 1), *out = path, *at = rest;
+    for (char *name; path != NULL && (name = strsep(&at, "/")) != NULL;) {
+        if (!take_component(url, name)) {
+            free(path);
+            return NULL;
+        }
+        out += sprintf(out, "%s%s", out == path ? "" : "/", name);
     }
-    return true;
-}
-
-bool url_is_sibling(const char *url, const char *other)
-{
-    return url_is_below(url, other) && strrchr(other, '/') == other + folder_of(url);
+    return path;
 }

@@ -6,6 +6,7 @@
 #include "fetch/fetch_object.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/url.h>
 #include "fetch/clock.h"
 
 #include <string.h>
@@ -425,6 +426,31 @@ void fetch_object_cancel(struct fetch_object *object, uint32_t request)
         drop_span(object);
 }
 
+/* ---- what it names ---- */
+
+/* Reads all of it into memory, which whoever reads it has done, too. */
+static int load_described(struct fetch_object *object)
+{
+    enum { MOST = 1 << 30 };
+    const uint64_t n_bytes = object->cache.n_bytes;
+    if (object->described.text != NULL)
+        return 0;
+    autofree char *text = n_bytes > MOST ? NULL : malloc(n_bytes + 1);
+    if (text == NULL || cachefile_read(&object->cache, 0, text, n_bytes) <= 0)
+        return -EACCES;
+    object->described.text = steal(&text);
+    object->described.n_bytes = n_bytes;
+    return 0;
+}
+
+bool fetch_object_names(struct fetch_object *object, const char *url)
+{
+    if (!object->is_named || !object->is_open || object->cache.fd < 0)
+        return false;
+    autofree char *path = url_path_below(object->name, url);
+    return path != NULL && load_described(object) == 0 && described_has(&object->described, path);
+}
+
 /* ---- opening ---- */
 
 /* Finds or makes the cache file. An object whose changes would not show is not kept. */
@@ -504,6 +530,7 @@ void fetch_object_free(struct fetch_object *object)
     }
     if (object->cache.fd >= 0 && !object->is_kept)
         cachefile_clear(&object->cache);
+    free(object->described.text);
     free(object->name);
     free(object);
 }

@@ -7,6 +7,7 @@
 #define WFS_FETCH_OBJECT_H
 
 #include <weightfs/cachestore.h>
+#include <weightfs/described.h>
 #include <weightfs/fetching.h>
 #include "fetch/http.h"
 
@@ -44,6 +45,8 @@ struct fetch_object {
     bool is_kept;       /* the cache file is */
     uint64_t validator; /* hash of it */
     char *name;         /* malloc'ed; as it was opened */
+    bool is_named;      /* by the user: the files beside it may be opened that its content names */
+    struct described described; /* that content, once it was asked for; text NULL: not yet */
     struct http_object *http;
     struct cachefile cache;
     struct fetch_want *wants;
@@ -56,6 +59,10 @@ struct fetch_object {
 int fetch_object_new(struct fetching_room *room, const char *url, const struct fetching *message,
                      struct fetch_object **out, struct wfs_error *err);
 void fetch_object_free(struct fetch_object *object);
+
+/* Returns whether the user named it, and its content, all of which is present, names the file that
+ * a URL below its folder leads to. */
+bool fetch_object_names(struct fetch_object *object, const char *url);
 
 /* Asks for a range of an open object, whose reader goes on with n_more bytes. -ENOMEM, -EINVAL: it
  * is not in the object. */

@@ -7,7 +7,6 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/fetching.h>
-#include <weightfs/url.h>
 #include "fetch/clock.h"
 #include "fetch/fetch_object.h"
 #include "fetch/fetch_sandbox.h"
@@ -37,6 +36,7 @@ struct fetcher {
     struct fetching_room room;
     struct fetch_object *objects;
     struct answer *first, **last; /* to be sent, in order */
+    unsigned n_missing;           /* opens that were refused by a server */
     uint64_t n_told, n_needed;    /* bytes, when progress was sent */
     int64_t told_at_ms;
     struct wfs_error problem; /* that keeps it from fetching anything */
@@ -53,8 +53,11 @@ static void answered(void *ctx, uint32_t request, struct fetch_object *object,
         _exit(EXIT_FAILURE); /* readers get an error when the socket ends */
     answer->request = request;
     answer->object = err == NULL && object != NULL && object->request == request ? object : NULL;
-    if (err != NULL)
+    if (err != NULL) {
         answer->err = *err;
+        fetcher->n_missing += object != NULL && object->request == request &&
+                              (err->code == ENOENT || err->code == EACCES);
+    }
     *fetcher->last = answer;
     fetcher->last = &answer->next;
 }
@@ -143,29 +146,30 @@ static struct fetch_object **find(struct fetcher *fetcher, uint32_t number)
     return at;
 }
 
-/* Returns whether it is beside the file that the other URL names; the files of a distributed
- * checkpoint may be in folders there. */
-static bool is_near(const char *url, const char *other)
-{
-    static const char metadata[] = "/.metadata";
-    const size_t n = strlen(url), n_end = strlen(metadata);
-    return n > n_end && strcmp(url + n - n_end, metadata) == 0 ? url_is_below(url, other)
-                                                               : url_is_sibling(url, other);
-}
-
-/* Returns whether it is what the user named, or is near that, or near what was found for it. */
-static bool is_allowed(const struct fetcher *fetcher, const char *url)
+/* Returns whether it is what the user named. */
+static bool is_named(const struct fetcher *fetcher, const char *url)
 {
     const struct fetcher_settings *settings = fetcher->settings;
     for (size_t i = 0; i < settings->n_urls; i++) {
-        if (strcmp(settings->urls[i], url) == 0 || is_near(settings->urls[i], url))
-            return true;
-    }
-    for (const struct fetch_object *at = fetcher->objects; at != NULL; at = at->next) {
-        if (at->name != NULL && is_near(at->name, url))
+        if (strcmp(settings->urls[i], url) == 0)
             return true;
     }
     return false;
+}
+
+/* Returns whether what the user named has it in its list of files. Names that lead nowhere are
+ * counted: they are a way to ask which files there are. */
+static int check_described(const struct fetcher *fetcher, const char *url, struct wfs_error *err)
+{
+    enum { MISSING_MAX = 256 };
+    if (fetcher->n_missing >= MISSING_MAX)
+        return wfs_fail(err, EACCES, "more than %d files beside what was named do not exist",
+                        MISSING_MAX);
+    for (struct fetch_object *at = fetcher->objects; at != NULL; at = at->next) {
+        if (fetch_object_names(at, url))
+            return 0;
+    }
+    return wfs_fail(err, EACCES, "is neither a URL that was named nor a file that one describes");
 }
 
 static void open_object(struct fetcher *fetcher, const struct fetching *message)
@@ -176,14 +180,16 @@ static void open_object(struct fetcher *fetcher, const struct fetching *message)
     int code = url == NULL ? wfs_fail_memory(&err) : -err.code;
     if (code == 0 && *find(fetcher, message->object) != NULL)
         code = wfs_fail(&err, EINVAL, "it is open already");
-    if (code == 0 && !is_allowed(fetcher, url))
-        code = wfs_fail(&err, EACCES, "is neither a URL that was named nor beside one");
+    const bool was_named = code == 0 && is_named(fetcher, url);
+    if (code == 0 && !was_named)
+        code = check_described(fetcher, url, &err);
     if (code == 0)
         code = fetch_object_new(&fetcher->room, url, message, &object, &err);
     if (code < 0) {
         answered(fetcher, message->request, NULL, &err);
         return;
     }
+    object->is_named = was_named;
     object->next = fetcher->objects;
     fetcher->objects = object;
 }

@@ -20,8 +20,8 @@ struct fetcher_settings {
     unsigned retries;     /* of a request */
     unsigned timeout_s;   /* without a byte; 0: no limit */
     const char *endpoint; /* of s3://; NULL: what the environment says */
-    /* What may be opened, and what is beside it: whoever takes over the reader reaches no other
-     * server and no other object. */
+    /* What may be opened, and files beside it that their content names: whoever takes over the
+     * reader reaches no other server and no other object. */
     const char *const *urls;
     size_t n_urls;
     const char *cache;   /* the directory of a cache that is kept; NULL: none is */

@@ -6,6 +6,7 @@
 
 #include <weightfs/cachefile.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/described.h>
 #include <weightfs/fetching.h>
 #include <weightfs/url.h>
 
@@ -110,14 +111,24 @@ static void messages_arrive_as_they_were_sent(void)
     close(ends[1]);
 }
 
+static void check_path(const char *url, const char *other, const char *expected)
+{
+    char *path = url_path_below(url, other);
+    const bool is_right =
+        path == NULL ? expected == NULL : expected != NULL && strcmp(path, expected) == 0;
+    if (!check(is_right))
+        printf("# %s, %s: %s\n", url, other, path == NULL ? "none" : path);
+    free(path);
+}
+
 static void what_is_below_is_recognised(void)
 {
-    static const char *const are[][2] = {{"https://u@h/a/i?x/y", "https://u@h/a/m%20"},
-                                         {"s3://b/k/i", "s3://b/k/m?x"},
-                                         {"hf://o/n@r/i", "hf://o/n@r/m"},
-                                         {"https://h/a/i", "https://h/a/b/m"},
-                                         {"https://h/a/", "https://h/a/b%2e/m"},
-                                         {"s3://b/k/", "s3://b/k/%2e%2e/m"}};
+    static const char *const are[][3] = {{"https://u@h/a/i?x/y", "https://u@h/a/m%20", "m "},
+                                         {"s3://b/k/i", "s3://b/k/m?x", "m?x"},
+                                         {"hf://o/n@r/i", "hf://o/n@r/m", "m"},
+                                         {"https://h/a/i", "https://h/a/b/m", "b/m"},
+                                         {"https://h/a/", "https://h/a/b%2e/m", "b./m"},
+                                         {"s3://b/k/", "s3://b/k/%2e%2e/m", "%2e%2e/m"}};
     static const char *const are_not[][2] = {{"https://h/a/i", "https://h/b/i"},
                                              {"https://h/a/i", "https://h/a/m?x"},
                                              {"https://h/a/i", "https://h/a//m"},
@@ -136,12 +147,38 @@ static void what_is_below_is_recognised(void)
                                              {"https://h/a/i", "https://h/a"},
                                              {"https://h/a/i", "https://h/a/x:y"}};
     for (size_t i = 0; i < sizeof(are) / sizeof(*are); i++)
-        check(url_is_below(are[i][0], are[i][1]));
+        check_path(are[i][0], are[i][1], are[i][2]);
     for (size_t i = 0; i < sizeof(are_not) / sizeof(*are_not); i++)
-        check(!url_is_below(are_not[i][0], are_not[i][1]));
-    check(url_is_sibling("https://u@h/a/i?x/y", "https://u@h/a/m%20"));
-    check(!url_is_sibling("https://h/a/i", "https://h/a/b/m"));
-    check(!url_is_sibling("hf://o/n", "hf://o/other/m"));
+        check_path(are_not[i][0], are_not[i][1], NULL);
+}
+
+static bool is_described(const void *text, size_t n_bytes, const char *name)
+{
+    struct described described = {.text = malloc(n_bytes), .n_bytes = n_bytes};
+    memcpy(described.text, text, n_bytes);
+    const bool is_first = described_has(&described, name);
+    check(described_has(&described, name) == is_first);
+    free(described.text);
+    return is_first;
+}
+
+static void what_a_description_names_is_found(void)
+{
+    static const char json[] =
+        "{\"weight_map\": {\"a\": \"m-1\", \"b\": \"m-10\", \"c\": \"\\u00e9 \\ud83d\\ude00\", "
+        "\"d\": \"x\\\"y\", \"e\": \"\\u00C9\", \"f\": \"\xc3\xa8\"}}";
+    static const char *const are[] = {
+        "m-1", "m-10", "\xc3\xa9 \xf0\x9f\x98\x80", "x\"y", "\xc3\x89", "\xc3\xa8", "weight_map"};
+    static const char *const are_not[] = {"m", "-1", "m-1\", \"b", "x", "", "\xc3", "m-100", "}}"};
+    static const char pickle[] = "\x80\x02X\x0c\0\0\0__0_0.distcpq\x05\x8c\x05s/y.d\x94Z";
+    for (size_t i = 0; i < sizeof(are) / sizeof(*are); i++)
+        check(is_described(json, sizeof(json) - 1, are[i]));
+    for (size_t i = 0; i < sizeof(are_not) / sizeof(*are_not); i++)
+        check(!is_described(json, sizeof(json) - 1, are_not[i]));
+    check(is_described(pickle, sizeof(pickle) - 1, "__0_0.distcp"));
+    check(is_described(pickle, sizeof(pickle) - 1, "s/y.d"));
+    check(!is_described(pickle, sizeof(pickle) - 1, "_0_0.distcp"));
+    check(!is_described(pickle, sizeof(pickle) - 1, "s/y.") && !is_described(pickle, 1, "Z"));
 }
 
 /* ---- cache files ---- */
@@ -323,6 +360,7 @@ int main(void)
     check_run(a_sibling_is_in_the_folder_of_the_path);
     check_run(a_path_below_is_made_of_names);
     check_run(what_is_below_is_recognised);
+    check_run(what_a_description_names_is_found);
     check_run(messages_arrive_as_they_were_sent);
     check_run(only_what_was_marked_is_present);
     check_run(missing_ranges_are_found);

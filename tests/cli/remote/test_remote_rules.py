@@ -287,18 +287,23 @@ class Replaced:
 @pytest.mark.parametrize('tag', [None, 'W/"%d"', '"%x-30d40"'], ids=['a date', 'a weak tag', 'a tag made of the date'])
 def test_two_versions_of_one_second_are_never_mixed(tag):
     time.sleep(1 - time.time() % 1)
-    got, requests = run([Replaced(tag)], '0+1000', '100000+1000', forever=True)
-    other = Replaced.OTHER
-    assert got.data == other[:1000] + other[100000:101000] and not got.failures and 'weak,' not in got.opened
-    assert len(requests) == 4 and requests[1].time - requests[0].time >= 1.9
+    server = Replaced(tag)
+    got, requests = run([server], '0+1000', '100000+1000', forever=True)
+    assert got.data == server.data[:1000] + server.data[100000:101000] and not got.failures and ', weak' not in got.opened
+    if server.data is Replaced.OTHER:  # a machine that is busy may miss the second
+        assert len(requests) == 4 and requests[1].time - requests[0].time >= 1.9
+
+
+LATER = 'in an hour'
 
 
 @pytest.mark.parametrize('headers, kind, n_requests', [
-    ({'ETag': None, 'Last_Modified': http_date(3600)}, 'date, weak', 1), ({'ETag': None, 'Date': None}, 'date', 1),
-    ({'ETag': None, 'Date': None, 'Last_Modified': http_date(0)}, 'date, weak', 1), ({'Last_Modified': http_date(3600)}, 'etag', 1),
-    ({'ETag': None, 'Date': MODIFIED}, 'date, weak', 2), ({'ETag': 'W/"v1"', 'Last_Modified': http_date(3600)}, 'weak tag, weak', 1),
+    ({'ETag': None, 'Last_Modified': LATER}, 'date, weak', 1), ({'ETag': None, 'Date': None}, 'date', 1),
+    ({'ETag': None, 'Date': None, 'Last_Modified': LATER}, 'date, weak', 1), ({'Last_Modified': LATER}, 'etag', 1),
+    ({'ETag': None, 'Date': MODIFIED}, 'date, weak', 2), ({'ETag': 'W/"v1"', 'Last_Modified': LATER}, 'weak tag, weak', 1),
     ({'ETag': 'W/"v1"'}, 'date', 1), ({'Date': 'soon'}, 'etag', 1), ({'ETag': None, 'Date': 'soon'}, 'date, weak', 1)], ids=str)
 def test_a_validator_is_as_strong_as_its_age(headers, kind, n_requests):
+    headers = {name: http_date(3600) if value == LATER else value for name, value in headers.items()}
     got, requests = run([with_headers(**headers)], forever=True)
     assert got.data == CONTENT[:1000] and got.opened.endswith(': 200000, ' + kind) and len(requests) == n_requests
 

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names come about in the order of the description, so a search begins where the last one ended.
+ */
+#include <weightfs/cleanup.h>
+#include <weightfs/described.h>
+#include "base/bytes.h"
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SEARCHED_MAX (UINT64_C(64) << 30)
+
+/* Returns whether the n bytes, with one before and one behind them, are a string of JSON. */
+static bool is_quoted(const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] == '"' && bytes[i - 1] != '\\')
+            return false;
+    }
+    return bytes[-1] == '"' && bytes[n] == '"' && bytes[n - 1] != '\\';
+}
+
+/* Returns whether the n bytes at `at` are a whole string. */
+static bool is_string(const struct described *d, size_t at, size_t n)
+{
+    const uint8_t *bytes = (const uint8_t *)d->text + at;
+    if (at >= 1 && at + n < d->n_bytes && is_quoted(bytes, n))
+        return true;
+    return (at >= 1 && n < 256 && bytes[-1] == n) || (at >= 4 && load_le32(bytes - 4) == n);
+}
+
+/* Looks for a string that begins in [from, end). */
+static bool find(struct described *d, const char *text, size_t n, size_t from, size_t end)
+{
+    const size_t behind = d->n_bytes - end > n ? end + n - 1 : d->n_bytes;
+    while (from < end) {
+        const char *found = memmem(d->text + from, behind - from, text, n);
+        const size_t at = found == NULL ? end : (size_t)(found - d->text);
+        d->n_searched += at - from + 1;
+        if (at >= end || is_string(d, at, n)) {
+            d->at = at < end ? at : d->at;
+            return at < end;
+        }
+        from = at + 1;
+    }
+    return false;
+}
+
+static bool has(struct described *d, const char *text)
+{
+    const size_t n = strlen(text), start = d->at;
+    return n > 0 && n <= d->n_bytes && d->n_searched < SEARCHED_MAX &&
+           (find(d, text, n, start, d->n_bytes) || find(d, text, n, 0, start));
+}
+
+/* Returns the name as a string of JSON that is all ASCII, malloc'ed, or NULL. */
+static char *escape(const char *name, const char *format)
+{
+    enum { N_ESCAPE = 6 }; /* "\u1234", of each byte at most */
+    size_t n_left = strlen(name);
+    char *text = malloc(n_left * N_ESCAPE + 1), *out = text;
+    while (text != NULL && n_left > 0) {
+        uint32_t c;
+        const size_t n = utf8_decode(name, n_left, &c);
+        if (n == 0) {
+            free(text);
+            return NULL;
+        }
+        if (c >= 0x10000) { /* two halves */
+            out += sprintf(out, format, 0xd800 + ((c - 0x10000) >> 10));
+            c = 0xdc00 + (c & 0x3ff);
+        }
+        if (c < ' ' || c > '~')
+            out += sprintf(out, format, c);
+        else
+            out += sprintf(out, c == '"' || c == '\\' ? "\\%c" : "%c", (int)c);
+        name += n;
+        n_left -= n;
+    }
+    if (text != NULL)
+        *out = '\0';
+    return text;
+}
+
+bool described_has(struct described *d, const char *name)
+{
+    static const char *const formats[] = {"\\u%04x", "\\u%04X"};
+    bool is_found = has(d, name);
+    for (size_t i = 0; i < sizeof(formats) / sizeof(*formats) && !is_found; i++) {
+        autofree char *escaped = escape(name, formats[i]);
+        is_found = escaped != NULL && strcmp(escaped, name) != 0 && has(d, escaped);
+    }
+    return is_found;
+}
