@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text that grows while it is written, and the spelling of strings in JSON and CSV. What went wrong
- * is remembered and what is added after that is dropped, so only the end is checked. Shared by
- * library and programs, not installed.
+ * Text that grows while it is written, and the spelling of strings in CSV. What went wrong is
+ * remembered and what is added after that is dropped, so only the end is checked. Shared by library
+ * and programs, not installed.
  */
 #ifndef WFS_STRBUF_H
 #define WFS_STRBUF_H
@@ -36,10 +36,6 @@ void strbuf_fail(struct strbuf *text);
  * one that begins with an apostrophe.
  */
 void strbuf_cell(struct strbuf *text, const char *field, char separator);
-
-/* Adds a JSON string in its quotes, spelled as JSON_UTF8 (json_out.h); null for NULL. */
-void strbuf_json(struct strbuf *text, const char *string);
-void strbuf_json_bytes(struct strbuf *text, const char *bytes, size_t n_bytes);
 
 void strbuf_done(struct strbuf *text);
 

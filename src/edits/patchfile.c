@@ -15,6 +15,7 @@
  */
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/json_out.h>
 #include <weightfs/patch.h>
 #include <weightfs/percent.h>
 #include <weightfs/strbuf.h>
@@ -26,6 +27,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -482,6 +484,7 @@ struct writing {
     struct text_index names;    /* of contents */
     const char **content_names; /* of each content, NULL: not written yet. malloc'ed */
     struct strbuf json;
+    struct json_out row; /* into that: an edit, or an entry of the metadata */
     bool has_digests;
     struct wfs_error *err;
 };
@@ -497,20 +500,21 @@ static void spell(const char *key, struct strbuf *text)
     }
 }
 
-static void put_name(struct strbuf *json, const char *label, const char *key)
+static struct json_out *open_row(struct writing *writing)
+{
+    writing->row = (struct json_out){.text = &writing->json, .is_part = true};
+    json_out_open(&writing->row, NULL, '{', JSON_ROW);
+    return &writing->row;
+}
+
+static void put_name(struct writing *writing, const char *label, const char *key)
 {
     autostrbuf struct strbuf spelled = {0};
-    strbuf_printf(json, "\"%s\": ", label);
-    if (key == NULL) {
-        strbuf_puts(json, "null");
-        return;
-    }
-    strbuf_add(&spelled, "", 0);
-    spell(key, &spelled);
+    strbuf_puts(&spelled, "");
+    spell(key == NULL ? "" : key, &spelled);
+    json_out_text(&writing->row, label, key == NULL ? NULL : spelled.bytes);
     if (spelled.has_failed)
-        strbuf_fail(json);
-    else
-        strbuf_json_bytes(json, spelled.bytes == NULL ? "" : spelled.bytes, spelled.n_bytes);
+        strbuf_fail(&writing->json);
 }
 
 /* ---- contents ---- */
@@ -582,27 +586,26 @@ static int add_content(struct writing *writing, const struct patch_edit *edit, b
 
 /* ---- edits ---- */
 
-static void put_description(struct strbuf *json, bool has_dtype, unsigned dtype, bool has_shape,
+static void put_description(struct json_out *row, bool has_dtype, unsigned dtype, bool has_shape,
                             const struct wfs_shape *shape)
 {
     if (has_dtype)
-        strbuf_printf(json, "\"dtype\": \"%s\"", wfs_dtype_name((enum wfs_dtype)dtype));
-    if (has_shape) {
-        strbuf_puts(json, has_dtype ? ", \"shape\": " : "\"shape\": ");
-        shape_print(json, shape);
-    }
+        json_out_text(row, "dtype", wfs_dtype_name((enum wfs_dtype)dtype));
+    if (has_shape)
+        json_out_u64s(row, "shape", shape->dims, shape->rank);
 }
 
 static int put_was(struct writing *writing, const struct patch_edit *edit, bool is_value)
 {
-    struct strbuf *json = &writing->json;
+    struct json_out *row = &writing->row;
     const struct patch_was *was = &edit->was;
     uint64_t digest = was->digest;
+    char text[17];
     if (!was->is_known && !was->has_digest && was->values == NULL)
         return 0;
-    strbuf_puts(json, ", \"was\": {");
+    json_out_open(row, "was", '{', JSON_ROW);
     if (was->is_known && !is_value)
-        put_description(json, true, was->dtype, true, &was->shape);
+        put_description(row, true, was->dtype, true, &was->shape);
     if (was->tensor != NULL && writing->has_digests) {
         const int code = wfs_tensor_digest(was->tensor, &digest);
         if (code < 0)
@@ -611,44 +614,35 @@ static int put_was(struct writing *writing, const struct patch_edit *edit, bool 
     }
     if (was->values != NULL && patch_digest_value(was->values, was->value, &digest) < 0)
         return wfs_fail_memory(writing->err);
+    snprintf(text, sizeof(text), "%016" PRIx64, digest);
     if (was->has_digest || was->tensor != NULL || was->values != NULL)
-        strbuf_printf(json, "%s\"xxh3\": \"%016" PRIx64 "\"", is_value ? "" : ", ", digest);
-    strbuf_puts(json, "}");
+        json_out_text(row, "xxh3", text);
+    json_out_close(row);
     return 0;
 }
 
 static int put_edit(struct writing *writing, const struct patch_edit *edit, bool is_value)
 {
-    struct strbuf *json = &writing->json;
-    strbuf_puts(json, "{");
-    if (edit->from != NULL) {
-        put_name(json, "from", edit->from);
-        strbuf_puts(json, ", ");
-    }
-    put_name(json, "to", edit->to);
+    struct json_out *row = open_row(writing);
+    if (edit->from != NULL)
+        put_name(writing, "from", edit->from);
+    put_name(writing, "to", edit->to);
     if (edit->is_copy)
-        strbuf_puts(json, ", \"is_copy\": true");
-    if (edit->has_place) {
-        strbuf_puts(json, ", ");
-        put_name(json, edit->is_place_of_value ? "place_of_value" : "place", edit->place);
-    }
+        json_out_bool(row, "is_copy", true);
+    if (edit->has_place)
+        put_name(writing, edit->is_place_of_value ? "place_of_value" : "place", edit->place);
     if (edit->content != 0) {
         if (add_content(writing, edit, is_value) < 0)
             return wfs_fail_memory(writing->err);
-        strbuf_puts(json, ", \"content\": ");
-        strbuf_json(json, writing->content_names[edit->content - 1]);
+        json_out_text(row, "content", writing->content_names[edit->content - 1]);
     }
-    if (edit->has_dtype || edit->has_shape)
-        strbuf_puts(json, ", ");
-    put_description(json, edit->has_dtype, edit->dtype, edit->has_shape, &edit->shape);
+    put_description(row, edit->has_dtype, edit->dtype, edit->has_shape, &edit->shape);
     for (unsigned i = 0; i < TENSOR_N_TEXTS; i++) {
-        if (edit->texts[i] == NULL)
-            continue;
-        strbuf_printf(json, ", \"%s\": ", tensor_text_names[i]);
-        strbuf_json(json, edit->texts[i]);
+        if (edit->texts[i] != NULL)
+            json_out_text(row, tensor_text_names[i], edit->texts[i]);
     }
     const int code = put_was(writing, edit, is_value);
-    strbuf_puts(json, "}");
+    json_out_close(row);
     return code;
 }
 
@@ -665,13 +659,12 @@ static int put_edits(struct writing *writing, unsigned kind, const char *label)
     return code;
 }
 
-static void put_text(struct strbuf *json, const char *label, const char *text, size_t n_bytes)
+static void put_text(struct json_out *row, const char *label, const char *text, size_t n_bytes)
 {
-    strbuf_printf(json, ", \"%s\": ", label);
     if (text == NULL)
-        strbuf_puts(json, "null");
+        json_out_text(row, label, NULL);
     else
-        strbuf_json_bytes(json, text, n_bytes);
+        json_out_text_n(row, label, text, n_bytes);
 }
 
 static void put_metas(struct writing *writing)
@@ -679,11 +672,12 @@ static void put_metas(struct writing *writing)
     strbuf_puts(&writing->json, ",\n\"metadata\": [");
     for (size_t i = 0; i < writing->patch->n_metas; i++) {
         const struct patch_meta *meta = &writing->patch->metas[i];
-        strbuf_puts(&writing->json, i > 0 ? ",\n{\"name\": " : "\n{\"name\": ");
-        strbuf_json(&writing->json, meta->name);
-        put_text(&writing->json, "was", meta->was, meta->n_was);
-        put_text(&writing->json, "value", meta->value, meta->n_value);
-        strbuf_puts(&writing->json, "}");
+        strbuf_puts(&writing->json, i > 0 ? ",\n" : "\n");
+        struct json_out *row = open_row(writing);
+        json_out_text(row, "name", meta->name);
+        put_text(row, "was", meta->was, meta->n_was);
+        put_text(row, "value", meta->value, meta->n_value);
+        json_out_close(row);
     }
     strbuf_puts(&writing->json, "]}\n");
 }

@@ -80,20 +80,6 @@ static void put_string(const struct json_out *out, const char *bytes, size_t n_b
     put(out, "\"", 1);
 }
 
-void strbuf_json_bytes(struct strbuf *text, const char *bytes, size_t n_bytes)
-{
-    const struct json_out out = {.text = text};
-    put_string(&out, bytes, n_bytes);
-}
-
-void strbuf_json(struct strbuf *text, const char *string)
-{
-    if (string == NULL)
-        strbuf_puts(text, "null");
-    else
-        strbuf_json_bytes(text, string, strlen(string));
-}
-
 /* ---- layout ---- */
 
 enum { IS_OBJECT = 1 << 7 };

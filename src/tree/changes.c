@@ -5,6 +5,7 @@
  */
 #include "tree/changes.h"
 
+#include <weightfs/json_out.h>
 #include <weightfs/tree.h>
 #include <weightfs/value.h>
 #include "tensor/tensor.h"
@@ -16,7 +17,6 @@
 #include "tree/node/node.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,8 +184,8 @@ struct list {
     struct changes changes;
     struct strbuf text;
     bool is_json;
-    bool *is_listed; /* by entry of the tree: it takes the place of one that is gone */
-    uint64_t n;
+    struct json_out json; /* into the text */
+    bool *is_listed;      /* by entry of the tree: it takes the place of one that is gone */
 };
 
 static struct form form_before(const struct list *list, uint32_t id)
@@ -247,19 +247,17 @@ static void put_form(struct strbuf *text, const struct form *form)
     strbuf_puts(text, wfs_count(form->n_bytes, "byte").text);
 }
 
-static void put_form_json(struct strbuf *text, const char *name, const struct form *form)
+static void put_form_json(struct json_out *json, const char *name, const struct form *form)
 {
     if (!form->is_there)
         return;
-    strbuf_printf(text, ", \"%s\": {", name);
+    json_out_open(json, name, '{', JSON_ROW);
     if (form->has_dtype)
-        strbuf_printf(text, "\"dtype\": \"%s\", ", wfs_dtype_name((enum wfs_dtype)form->dtype));
-    if (form->has_shape) {
-        strbuf_puts(text, "\"shape\": ");
-        shape_print(text, &form->shape);
-        strbuf_puts(text, ", ");
-    }
-    strbuf_printf(text, "\"bytes\": %" PRIu64 "}", form->n_bytes);
+        json_out_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)form->dtype));
+    if (form->has_shape)
+        json_out_u64s(json, "shape", form->shape.dims, form->shape.rank);
+    json_out_u64(json, "bytes", form->n_bytes);
+    json_out_close(json);
 }
 
 /* What is not a tensor has no form before. */
@@ -276,49 +274,55 @@ static void put_forms(struct strbuf *text, const struct form *before, const stru
     }
 }
 
-static void put_attributes(struct list *list, const struct edit *edit)
+/* Returns the next name of an attribute that was set, from the i-th on; NULL: none. */
+static const char *next_attribute(const struct edit *edit, size_t *i)
 {
-    size_t n = 0;
-    for (size_t i = 0; edit != NULL && i < TENSOR_N_TEXTS; i++) {
-        if (edit->texts[i] == NULL)
-            continue;
-        strbuf_puts(&list->text, n++ == 0 ? (list->is_json ? ", \"attributes\": [" : "; ") : ", ");
-        if (list->is_json)
-            strbuf_json(&list->text, tensor_text_names[i]);
-        else
-            strbuf_puts(&list->text, tensor_text_names[i]);
-    }
-    strbuf_puts(&list->text, n == 0 ? "" : list->is_json ? "]" : " set");
+    while (edit != NULL && *i < TENSOR_N_TEXTS && edit->texts[*i] == NULL)
+        ++*i;
+    return edit == NULL || *i == TENSOR_N_TEXTS ? NULL : tensor_text_names[(*i)++];
 }
 
 /* other is the path before, or of the file that is linked; NULL: none. */
+static void put_json(struct list *list, enum change change, const char *path, const char *other,
+                     const struct form *before, const struct form *now, const struct edit *edit)
+{
+    struct json_out *json = &list->json;
+    size_t i = 0;
+    const char *name = next_attribute(edit, &i);
+    json_out_open(json, NULL, '{', JSON_ROW);
+    json_out_text(json, "change", change_names[change]);
+    json_out_text(json, "path", path);
+    if (other != NULL)
+        json_out_text(json, change == CHANGE_LINKED ? "to" : "from", other);
+    put_form_json(json, "before", before);
+    put_form_json(json, "after", now);
+    if (name != NULL) {
+        json_out_open(json, "attributes", '[', JSON_ROW);
+        for (; name != NULL; name = next_attribute(edit, &i))
+            json_out_text(json, NULL, name);
+        json_out_close(json);
+    }
+    json_out_close(json);
+}
+
 static void put(struct list *list, enum change change, const char *path, const char *other,
                 const struct form *before, const struct form *now, const struct edit *edit)
 {
     struct strbuf *text = &list->text;
     const bool is_link = change == CHANGE_LINKED;
+    size_t i = 0;
     if (list->is_json) {
-        strbuf_printf(text, "%s\n  {\"change\": \"%s\", \"path\": ", list->n > 0 ? "," : "",
-                      change_names[change]);
-        strbuf_json(text, path);
-        if (other != NULL) {
-            strbuf_puts(text, is_link ? ", \"to\": " : ", \"from\": ");
-            strbuf_json(text, other);
-        }
-        put_form_json(text, "before", before);
-        put_form_json(text, "after", now);
-        put_attributes(list, edit);
-        strbuf_puts(text, "}");
-    } else {
-        strbuf_printf(text, "%-8s  %s", change_names[change],
-                      is_link || other == NULL ? path : other);
-        if (other != NULL)
-            strbuf_printf(text, " -> %s", is_link ? other : path);
-        put_forms(text, before, now);
-        put_attributes(list, edit);
-        strbuf_puts(text, "\n");
+        put_json(list, change, path, other, before, now, edit);
+        return;
     }
-    list->n++;
+    strbuf_printf(text, "%-8s  %s", change_names[change], is_link || other == NULL ? path : other);
+    if (other != NULL)
+        strbuf_printf(text, " -> %s", is_link ? other : path);
+    put_forms(text, before, now);
+    const char *between = "; ", *name;
+    for (; (name = next_attribute(edit, &i)) != NULL; between = ", ")
+        strbuf_printf(text, "%s%s", between, name);
+    strbuf_puts(text, *between == ',' ? " set\n" : "\n");
 }
 
 /* ---- names of the catalog ---- */
@@ -448,18 +452,20 @@ static int fill(struct list *list, const struct wfs_tree *tree)
         arena_calloc(&list->changes.arena, list->changes.n_entries + 1u, sizeof(bool));
     if (list->is_listed == NULL)
         return -ENOMEM;
-    strbuf_puts(&list->text, list->is_json ? "[" : "");
+    if (list->is_json)
+        json_out_open(&list->json, NULL, '[', JSON_LINES);
     code = list_catalog(list);
     if (code == 0)
         code = list_new(list);
     if (list->is_json)
-        strbuf_puts(&list->text, list->n > 0 ? "\n]\n" : "]\n");
+        json_out_close(&list->json);
     return code == 0 && list->text.has_failed ? -ENOMEM : code;
 }
 
 int wfs_tree_list_edits(const struct wfs_tree *tree, bool is_json, char **ret, size_t *ret_n_bytes)
 {
-    struct list list = {.is_json = is_json};
+    struct list list = {.is_json = is_json, .json.text = &list.text};
+    strbuf_puts(&list.text, "");
     const int code = fill(&list, tree);
     changes_done(&list.changes);
     if (code < 0) {

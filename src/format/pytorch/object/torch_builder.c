@@ -14,6 +14,7 @@
  */
 #include "format/pytorch/object/torch_builder.h"
 
+#include <weightfs/json_out.h>
 #include "base/bytes.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_storage.h"
@@ -349,6 +350,17 @@ static int build_strided(struct torch *torch, enum torch_what what, uint32_t arg
     return 0;
 }
 
+/* Returns a copy in the arena; NULL: it is empty or was cut, or memory ran out. */
+static const char *keep_text(struct torch *torch, const struct strbuf *text)
+{
+    torch->has_failed = torch->has_failed || text->has_failed;
+    if (text->n_bytes == 0 || text->is_cut)
+        return NULL;
+    const char *copy = arena_copy(&torch->catalog->arena, text->bytes, text->n_bytes);
+    torch->has_failed = torch->has_failed || copy == NULL;
+    return copy;
+}
+
 /* Returns (scheme, scale, zero point) or (scheme, scales, zero points, axis) as JSON. */
 static const char *describe_quantizer(struct torch *torch, uint32_t quantizer)
 {
@@ -357,13 +369,19 @@ static const char *describe_quantizer(struct torch *torch, uint32_t quantizer)
     const uint32_t scale = torch_arg(graph, quantizer, 1);
     int64_t zero_point, axis, whole;
     char text[VALUE_FLOAT_MAX];
+    autostrbuf struct strbuf json = {0};
     if (scheme == NULL || scheme->what != WHAT_QSCHEME || scale == 0)
         return NULL;
-    if (torch_integer(graph, torch_arg(graph, quantizer, 3), &axis))
-        return torch_print(torch,
-                           "{\"scheme\": \"%s\", \"axis\": %lld, \"scales\": \"scales\", "
-                           "\"zero_points\": \"zero_points\"}",
-                           scheme->name, (long long)axis);
+    struct json_out out = {.text = &json, .is_part = true};
+    json_out_open(&out, NULL, '{', JSON_ROW);
+    json_out_text(&out, "scheme", scheme->name);
+    if (torch_integer(graph, torch_arg(graph, quantizer, 3), &axis)) {
+        json_out_i64(&out, "axis", axis);
+        json_out_text(&out, "scales", "scales");
+        json_out_text(&out, "zero_points", "zero_points");
+        json_out_close(&out);
+        return keep_text(torch, &json);
+    }
     if (graph_at(graph, scale)->kind == VALUE_FLOAT)
         value_print_float(graph_at(graph, scale)->real, text);
     else if (torch_integer(graph, scale, &whole))
@@ -372,8 +390,10 @@ static const char *describe_quantizer(struct torch *torch, uint32_t quantizer)
         return NULL;
     if (!torch_integer(graph, torch_arg(graph, quantizer, 2), &zero_point))
         return NULL;
-    return torch_print(torch, "{\"scheme\": \"%s\", \"scale\": %s, \"zero_point\": %lld}",
-                       scheme->name, text, (long long)zero_point);
+    json_out_raw(&out, "scale", text);
+    json_out_i64(&out, "zero_point", zero_point);
+    json_out_close(&out);
+    return keep_text(torch, &json);
 }
 
 static int build_quantized(struct torch *torch, uint32_t args, struct torch_tensor *ret)
@@ -623,47 +643,43 @@ bool torch_is_quantized(const struct graph *graph, const struct value *value)
     return value->kind == VALUE_CALL && unwrap_type(graph, value, &args) == WHAT_REBUILD_QTENSOR;
 }
 
-/* Adds "[2, 3]" for a tuple of integers, or torch.Size of one. */
-static void add_numbers(struct strbuf *text, const struct graph *graph, uint32_t tuple)
+/* Adds [2, 3] for a tuple of integers, or torch.Size of one. */
+static void add_shape(struct json_out *out, const struct graph *graph, uint32_t tuple)
 {
     tuple = torch_tuple(graph, tuple);
-    strbuf_add(text, "[", 1);
+    json_out_open(out, "shape", '[', JSON_ROW);
     for (uint32_t i = 0; i < torch_n_args(graph, tuple); i++) {
         int64_t number = 0;
         torch_integer(graph, torch_arg(graph, tuple, i), &number);
-        strbuf_printf(text, "%s%lld", i == 0 ? "" : ", ", (long long)number);
+        json_out_i64(out, NULL, number);
     }
-    strbuf_add(text, "]", 1);
+    json_out_close(out);
 }
 
-/* Adds {"layout": "sparse_coo", "shape": [2, 3]}. */
-static void describe_sparse(struct strbuf *text, const struct graph *graph, uint32_t args)
+/* Adds "layout": "sparse_coo", "shape": [2, 3]. */
+static void describe_sparse(struct json_out *out, const struct graph *graph, uint32_t args)
 {
     uint32_t n;
     sparse_names(graph, torch_arg(graph, args, 0), &n);
     const uint32_t payload = torch_arg(graph, args, 1);
     int64_t is_coalesced;
-    strbuf_printf(text,
-                  "{\"layout\": \"%s\", \"shape\": ", layout_of(graph, torch_arg(graph, args, 0)));
-    add_numbers(text, graph, torch_arg(graph, payload, n));
+    json_out_text(out, "layout", layout_of(graph, torch_arg(graph, args, 0)));
+    add_shape(out, graph, torch_arg(graph, payload, n));
     if (n == 2 && torch_integer(graph, torch_arg(graph, payload, 3), &is_coalesced))
-        strbuf_printf(text, ", \"is_coalesced\": %s", is_coalesced != 0 ? "true" : "false");
-    strbuf_add(text, "}", 1);
+        json_out_bool(out, "is_coalesced", is_coalesced != 0);
 }
 
-/* Adds {"class": "torchao.Int8Tensor", "dtype": "bfloat16", "shape": [32, 64]}. */
-static void describe_wrapper(struct strbuf *text, const struct graph *graph, uint32_t args)
+/* Adds "class": "torchao.Int8Tensor", "dtype": "bfloat16", "shape": [32, 64]. */
+static void describe_wrapper(struct json_out *out, const struct graph *graph, uint32_t args)
 {
     const uint32_t class = torch_arg(graph, args, 0), dtype = torch_arg(graph, args, 1);
     const struct value_global *name = graph_at(graph, class)->global;
-    strbuf_printf(text, "{\"class\": \"%s.%s\"", wfs_quote(name->module).text,
-                  wfs_quote(name->name).text);
+    char full[2 * WFS_QUOTE_MAX + 1];
+    snprintf(full, sizeof(full), "%s.%s", wfs_quote(name->module).text, wfs_quote(name->name).text);
+    json_out_text(out, "class", full);
     if (dtype != 0 && graph_at(graph, dtype)->kind == VALUE_GLOBAL)
-        strbuf_printf(text, ", \"dtype\": \"%s\"",
-                      wfs_quote(graph_at(graph, dtype)->global->name).text);
-    strbuf_add(text, ", \"shape\": ", 11);
-    add_numbers(text, graph, torch_arg(graph, args, 2));
-    strbuf_add(text, "}", 1);
+        json_out_text(out, "dtype", wfs_quote(graph_at(graph, dtype)->global->name).text);
+    add_shape(out, graph, torch_arg(graph, args, 2));
 }
 
 const char *torch_composite_text(struct torch *torch, const struct value *call,
@@ -671,22 +687,23 @@ const char *torch_composite_text(struct torch *torch, const struct value *call,
 {
     const struct graph *graph = torch->graph;
     autostrbuf struct strbuf text = {.n_max = 4096};
+    struct json_out out = {.text = &text, .is_part = true};
     uint32_t args;
     const enum torch_what what = unwrap_type(graph, call, &args);
     const uint32_t first = torch_arg(graph, args, 0);
     *ret_name = what == WHAT_REBUILD_SPARSE ? "sparse" : "part_of";
-    if (what == WHAT_REBUILD_SPARSE)
-        describe_sparse(&text, graph, args);
-    else if (what == WHAT_REBUILD_WRAPPER && first != 0 &&
-             graph_at(graph, first)->kind == VALUE_GLOBAL)
-        describe_wrapper(&text, graph, args);
-    else if (what == WHAT_REBUILD_NESTED || what == WHAT_REBUILD_NJT)
-        strbuf_printf(&text, "{\"layout\": \"%s\"}",
-                      what == WHAT_REBUILD_NJT ? "jagged" : "nested");
-    torch->has_failed = torch->has_failed || text.has_failed;
-    if (text.n_bytes == 0 || text.is_cut)
+    if (what == WHAT_REBUILD_WRAPPER &&
+        (first == 0 || graph_at(graph, first)->kind != VALUE_GLOBAL))
         return NULL;
-    const char *copy = arena_copy(&torch->catalog->arena, text.bytes, text.n_bytes);
-    torch->has_failed = torch->has_failed || copy == NULL;
-    return copy;
+    json_out_open(&out, NULL, '{', JSON_ROW);
+    if (what == WHAT_REBUILD_SPARSE)
+        describe_sparse(&out, graph, args);
+    else if (what == WHAT_REBUILD_WRAPPER)
+        describe_wrapper(&out, graph, args);
+    else if (what == WHAT_REBUILD_NESTED || what == WHAT_REBUILD_NJT)
+        json_out_text(&out, "layout", what == WHAT_REBUILD_NJT ? "jagged" : "nested");
+    else
+        return NULL;
+    json_out_close(&out);
+    return keep_text(torch, &text);
 }
