@@ -40,7 +40,7 @@ char *wfs_source_file(const char *path, bool shards)
     } else {
         return strdup(path);
     }
-    if (folder == NULL ||
+    if (folder == NULL || (like == NULL && dcp_is_described(folder)) ||
         shard_names_find(&names, &n_wanted, &registry_table, folder, like, NULL) < 0 ||
         n_wanted > 0 || asprintf(&file, "%s%s", folder, names.names[0]) < 0)
         return NULL;

@@ -125,8 +125,10 @@ static int choose_output(struct target *target, const struct mount_options *opti
     if (options->output == NULL && strcmp(options->source, "-") == 0)
         return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace standard input");
     if (typed == NULL)
-        return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace shards without an index; "
-                                       "use output=DIR");
+        return log_failure(EXIT_USAGE,
+                           "mount option 'rw' replaces one file, or an index and its "
+                           "shards; use output=DIR/ for shards without an index, and for "
+                           "a distributed checkpoint with format=dcp");
     struct wfs_error err = {0};
     target->output.typed = typed;
     enum exit_code exit_code = destination_check_links(

@@ -375,6 +375,13 @@ static int load_folder(const char *folder, const struct load_context *context,
     return 1;
 }
 
+bool dcp_is_described(const char *folder)
+{
+    cleanup(names_done) struct names names = {0};
+    return list(folder, &names) == 0 &&
+           (names.ranks.n > 0 || (names.has_metadata && names.has_parts));
+}
+
 int dcp_refuse_url(const char *url, struct wfs_error *err)
 {
     autofree char *name = url_name(url);

@@ -19,6 +19,9 @@ extern const struct wfs_format format_dcp;
 int dcp_load(const char *path, const struct load_context *context, struct wfs_catalog **out,
              struct wfs_error *err);
 
+/* Returns whether a directory (with its slash) has the metadata of a distributed checkpoint. */
+bool dcp_is_described(const char *folder);
+
 /* Refuses the URL of a file that is not the one to be named. -EISDIR, -EOPNOTSUPP, -ENOMEM. */
 int dcp_refuse_url(const char *url, struct wfs_error *err);
 

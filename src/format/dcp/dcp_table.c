@@ -254,7 +254,8 @@ static int set_place(struct dcp_reading *r, uint32_t storage, struct dcp_item *i
     return spoil(r, item,
                  arena_print(&r->tables.arena,
                              "it is compressed or otherwise transformed in '%s', which weightfs "
-                             "does not read",
+                             "does not read: 'python3 -m torch.distributed.checkpoint.format_utils "
+                             "dcp_to_torch DIR FILE.pth' makes a file of it",
                              name.text));
 }
 

@@ -100,9 +100,13 @@ def test_a_file_that_changes_under_a_mount_is_an_error(mount, made):
 
 
 def test_rw_needs_another_output(folder, made):
+    """Also where a file lies beside it that would be the checkpoint of any other directory."""
     (folder / 'mnt').mkdir()
-    error = weightfs(made.folder, folder / 'mnt', '-f', '-o', 'rw', code=EXIT_USAGE).error
-    assert 'output=' in error
+    for beside in (None, 'model.safetensors', 'other.pt'):
+        if beside is not None:
+            (made.folder / beside).write_bytes(b'x')
+        error = weightfs(made.folder, folder / 'mnt', '-f', '-o', 'rw', code=EXIT_USAGE).error
+        assert 'output=' in error and 'format=dcp' in error
 
 
 @pytest.mark.usefixtures('need_shared')
