@@ -486,8 +486,10 @@ static int make_leaves(struct listing *l, uint32_t *leaves)
     for (size_t i = 0; i < r->n_keys && code == 0; i++) {
         const struct dcp_item *item = item_of(l, &r->keys[i]);
         code = item == NULL ? 0 : read_value(l, &r->keys[i], item, &leaves[i]);
-        if (leaves[i] != 0 && !r->keys[i].is_tensor)
-            graph_at(graph, leaves[i])->marks |= MARK_WHOLE;
+        struct value *value = leaves[i] == 0 ? NULL : graph_at(graph, leaves[i]);
+        if (value != NULL && !r->keys[i].is_tensor &&
+            (value->kind == VALUE_DICT || value->kind == VALUE_LIST || value->kind == VALUE_CALL))
+            value->marks |= MARK_WHOLE;
     }
     if (code < 0)
         return code;
