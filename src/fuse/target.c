@@ -126,9 +126,9 @@ static int choose_output(struct target *target, const struct mount_options *opti
         return log_failure(EXIT_USAGE, "mount option 'rw' cannot replace standard input");
     if (typed == NULL)
         return log_failure(EXIT_USAGE,
-                           "mount option 'rw' replaces one file, or an index and its "
-                           "shards; use output=DIR/ for shards without an index, and for "
-                           "a distributed checkpoint with format=dcp");
+                           "mount option 'rw' replaces one file, or an index and its shards; "
+                           "use output=DIR/ for shards without an index, and with format=NAME "
+                           "for a distributed checkpoint");
     struct wfs_error err = {0};
     target->output.typed = typed;
     enum exit_code exit_code = destination_check_links(

@@ -106,7 +106,7 @@ def test_rw_needs_another_output(folder, made):
         if beside is not None:
             (made.folder / beside).write_bytes(b'x')
         error = weightfs(made.folder, folder / 'mnt', '-f', '-o', 'rw', code=EXIT_USAGE).error
-        assert 'output=' in error and 'format=dcp' in error
+        assert 'output=' in error and 'format=NAME' in error
 
 
 @pytest.mark.usefixtures('need_shared')
