@@ -72,6 +72,10 @@ const char *pass_drop_variants(const struct pass *pass, const char *key);
 /* Returns true if the segment of a key looks like a variant of an enum in Burn: `BaseConv`. */
 bool pass_is_variant(const char *segment, size_t n);
 
+/* Transposes, permutes and casts the item as the rules that match its key say. -EINVAL: that is not
+ * possible. */
+int pass_change(const struct pass *pass, struct item *item);
+
 /* Returns 1 or 0: whether the filters show a tensor that has this key; or a negative errno. */
 int pass_filter_one(const struct pass *pass, const struct item *item, const char *key);
 
@@ -99,12 +103,13 @@ int pass_contiguous(struct pass *pass);
 int pass_classes(struct pass *pass); /* of `class` options, for conditions */
 int pass_filter(struct pass *pass);
 int pass_variants(struct pass *pass);
+int pass_companions(struct pass *pass); /* finds scales of codes, for surgery and the last */
+int pass_split(struct pass *pass);      /* with `like`, before it */
 int pass_adapters(struct pass *pass);
 int pass_like(struct pass *pass);
 int pass_fillers(struct pass *pass);
-int pass_companions(struct pass *pass); /* finds scales of codes, for the next two */
-int pass_surgery(struct pass *pass);
-int pass_parted(struct pass *pass); /* codes whose scales are not beside them any more */
+int pass_surgery(struct pass *pass); /* what `like` and the split before it have not done */
+int pass_parted(struct pass *pass);  /* codes whose scales are not beside them any more */
 int pass_collisions(struct pass *pass);
 int pass_value_names(struct pass *pass);
 

@@ -124,12 +124,12 @@ static int pass_unused_rules(struct pass *pass)
 static int run(struct pass *pass)
 {
     static int (*const passes[])(struct pass *) = {
-        take_out,        pass_attributes,  pass_top_level_key, pass_follow,   pass_evidence,
-        pass_remap,      pass_follow,      pass_contiguous,    pass_follow,   pass_classes,
-        pass_filter,     pass_variants,    pass_follow,        pass_adapters, pass_follow,
-        pass_like,       pass_follow,      pass_companions,    pass_surgery,  make_order,
-        pass_collisions, pass_value_names, pass_unused_rules,  put_back,      pass_parted,
-        pass_fillers,
+        take_out,      pass_attributes, pass_top_level_key, pass_follow,       pass_evidence,
+        pass_remap,    pass_follow,     pass_contiguous,    pass_follow,       pass_classes,
+        pass_filter,   pass_variants,   pass_follow,        pass_companions,   pass_split,
+        pass_adapters, pass_follow,     pass_like,          pass_follow,       pass_surgery,
+        make_order,    pass_collisions, pass_value_names,   pass_unused_rules, put_back,
+        pass_parted,   pass_fillers,
     };
     autofree bool *is_used = calloc(pass->view->n_rules + 1, sizeof(*is_used));
     if (is_used == NULL)

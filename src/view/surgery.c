@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Changes to single tensors that the user asks for, in the order of the rules: transpose, permute,
- * split and cast. Quantized weights are codes whose scales are often in tensors of their own. No
- * scales are applied here, so what would change the meaning of codes is refused or noticed.
+ * split and cast. With `like`, tensors are split before they fill others, and each is changed
+ * otherwise when it has got its key. Quantized weights are codes whose scales are often in tensors
+ * of their own. No scales are applied here, so what would change the meaning of codes is refused or
+ * noticed.
  */
 #include <weightfs/cleanup.h>
 
@@ -228,52 +230,39 @@ static int split(struct pass *pass, const struct rule *rule)
     return 0;
 }
 
-/* Puts the items into the order that `like` has set, because a split moves them. */
-static int settle_order(struct pass *pass)
-{
-    struct wfs_report *report = pass->report;
-    if (report->order == NULL)
-        return 0;
-    autofree struct item *items = calloc(report->n_items + 1, sizeof(*items));
-    if (items == NULL)
-        return wfs_fail_memory(pass->err);
-    size_t n = 0;
-    for (size_t i = 0; i < report->n_order; i++)
-        items[n++] = report->items[report->order[i]];
-    for (size_t i = 0; i < report->n_items; i++) {
-        if (!item_is_shown(&report->items[i]))
-            items[n++] = report->items[i];
-    }
-    free(report->items);
-    report->items = steal(&items);
-    report->n_items = n;
-    free(report->order);
-    report->order = NULL;
-    report->n_order = 0;
-    return 0;
-}
-
-static int run_rule(struct pass *pass, const struct rule *rule)
+/* Applies the rule to the item if it matches and is for single tensors. */
+static int run_on(const struct pass *pass, const struct rule *rule, struct item *item)
 {
     int (*operate)(const struct pass *, const struct rule *, struct item *) = NULL;
-    if (rule->kind == RULE_SPLIT)
-        return split(pass, rule);
     if (rule->kind == RULE_TRANSPOSE)
         operate = transpose;
     if (rule->kind == RULE_PERMUTE)
         operate = permute_dims;
     if (rule->kind == RULE_CAST)
         operate = cast;
-    if (operate == NULL)
-        return 0;
-    for_items(item, pass)
+    const int code = operate == NULL ? 0 : pass_matches(pass, rule, item);
+    return code > 0 ? operate(pass, rule, item) : code;
+}
+
+/* Notes that a keep rule matches the item. */
+static int keep(const struct pass *pass, struct item *item)
+{
+    for_rules(rule, pass->view, RULE_KEEP)
     {
-        int code = pass_matches(pass, rule, item);
-        code = code > 0 ? operate(pass, rule, item) : code;
-        if (code < 0)
-            return code;
+        const int is_kept = pass_matches(pass, rule, item);
+        if (is_kept < 0)
+            return is_kept;
+        item->is_kept = item->is_kept || is_kept > 0;
     }
     return 0;
+}
+
+int pass_change(const struct pass *pass, struct item *item)
+{
+    int code = keep(pass, item);
+    for (const struct rule *rule = pass->view->rules; code == 0 && rule != NULL; rule = rule->next)
+        code = run_on(pass, rule, item);
+    return code;
 }
 
 int pass_companions(struct pass *pass)
@@ -349,22 +338,37 @@ static int warn_of_odd(const struct pass *pass)
     return code;
 }
 
-int pass_surgery(struct pass *pass)
+int pass_split(struct pass *pass)
 {
-    int code = settle_order(pass);
-    if (code < 0)
-        return code;
-    for_rules(rule, pass->view, RULE_KEEP)
+    int code = 0;
+    for_rules(rule, pass->view, RULE_SPLIT)
     {
+        code = code < 0 || pass->like == NULL ? code : split(pass, rule);
+    }
+    return code;
+}
+
+/* Applies all rules to all items, one rule after another. */
+static int change_all(struct pass *pass)
+{
+    int code = 0;
+    for_items(item, pass)
+    {
+        code = code < 0 ? code : keep(pass, item);
+    }
+    for (const struct rule *rule = pass->view->rules; code == 0 && rule != NULL;
+         rule = rule->next) {
+        code = rule->kind == RULE_SPLIT ? split(pass, rule) : 0;
         for_items(item, pass)
         {
-            const int is_kept = pass_matches(pass, rule, item);
-            if (is_kept < 0)
-                return is_kept;
-            item->is_kept = item->is_kept || is_kept > 0;
+            code = code < 0 ? code : run_on(pass, rule, item);
         }
     }
-    for (const struct rule *rule = pass->view->rules; code == 0 && rule != NULL; rule = rule->next)
-        code = run_rule(pass, rule);
+    return code;
+}
+
+int pass_surgery(struct pass *pass)
+{
+    const int code = pass->like == NULL ? change_all(pass) : 0;
     return code < 0 ? code : warn_of_odd(pass);
 }

@@ -182,11 +182,22 @@ static bool has_dims(const struct wfs_shape *a, const struct wfs_shape *b, bool 
     return true;
 }
 
-/* Float, integer or boolean: what Burn compares of dtypes. */
-static int kind_of(uint8_t dtype)
+/* Float, integer or boolean: what Burn compares of dtypes. Quantized ones are floats. */
+static int kind_of(const struct wfs_tensor *tensor)
 {
-    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)dtype);
+    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)tensor->dtype);
+    if (tensor->dtype == WFS_OPAQUE && wfs_tensor_attr(tensor, "quantization") != NULL)
+        return WFS_KIND_FLOAT;
     return kind == WFS_KIND_SIGNED ? WFS_KIND_UNSIGNED : (int)kind;
+}
+
+/* Returns whether Burn loads the tensor into the parameter, as far as dtypes matter. It stores
+ * bools as U8 or U32, too. */
+static bool has_kind(const struct wfs_tensor *tensor, const struct wfs_tensor *model)
+{
+    return kind_of(tensor) == kind_of(model) ||
+           (kind_of(model) == WFS_KIND_BOOL &&
+            (tensor->dtype == WFS_U8 || tensor->dtype == WFS_U32));
 }
 
 static void __attribute__((format(printf, 3, 4)))
@@ -200,15 +211,30 @@ add_error(const struct filling *f, const char *key, const char *format, ...)
     report_add(f->pass->report, REPORT_ERRORS, key, text);
 }
 
+/* The evidence knows no matrix that is not called weight, such as `weight_hh_l0`: one that fills a
+ * weight, perhaps as a part, is likely to be a Linear's in the layout of the file. */
+static void take_for_linear(const struct filling *f, struct item *item)
+{
+    const enum layout to = f->pass->to == TO_BURN ? LAYOUT_BURN : LAYOUT_TORCH;
+    if (item->verdict.class_ != CLASS_OTHER || strcmp(key_leaf(item->tensor.key), "weight") != 0 ||
+        strcmp(key_leaf(item->cut_key), "weight") == 0)
+        return;
+    item->verdict = (struct verdict){f->pass->layout == to ? ACTION_NONE : ACTION_TRANSPOSE, LIKELY,
+                                     CLASS_LINEAR, "25 filled into a weight"};
+}
+
 /* Transposes a matrix if its shape says so, or, for a square one, if the evidence does. Returns
  * whether the item has the shape then. */
-static bool fit(const struct filling *f, struct item *item, const struct wfs_tensor *model)
+static bool fit(const struct filling *f, struct item *item, const struct wfs_tensor *model,
+                bool may_turn)
 {
     const struct wfs_shape *shape = &item->tensor.shape;
-    const bool may_turn =
-        f->pass->to != TO_NONE && !is_told_other(item, ACTION_TRANSPOSE) && !item_is_rigid(item);
     const bool is_equal = has_dims(shape, &model->shape, false);
     const bool is_square = shape->rank == 2 && shape->dims[0] == shape->dims[1];
+    may_turn = may_turn && f->pass->to != TO_NONE && !is_told_other(item, ACTION_TRANSPOSE) &&
+               !item_is_rigid(item);
+    if (may_turn && is_square)
+        take_for_linear(f, item);
     const bool is_turned =
         may_turn && (is_equal ? is_square && item->verdict.action == ACTION_TRANSPOSE
                               : has_dims(shape, &model->shape, true));
@@ -234,44 +260,58 @@ static int take_param_id(const struct filling *f, struct item *item, const struc
                : 0;
 }
 
-static int apply(const struct filling *f, struct item *item, const struct wfs_tensor *model,
-                 const char *key)
+/* Gives the item the key of the parameter. */
+static int take_name(const struct filling *f, struct item *item, const struct wfs_tensor *model)
 {
-    struct wfs_report *report = f->pass->report;
     const char *name = arena_copy(&f->pass->catalog->arena, model->key, strlen(model->key));
     if (name == NULL)
         return wfs_fail_memory(f->pass->err);
-    report_add(report, REPORT_APPLIED, key, NULL);
-    if (strcmp(name, item->tensor.key) != 0 && item->done == ACTION_NONE &&
-        strcmp(key_leaf(name), key_leaf(item->tensor.key)) != 0)
+    if (item->done == ACTION_NONE && strcmp(key_leaf(name), key_leaf(item->tensor.key)) != 0)
         item->done = ACTION_RENAME;
     pass_rename(f->pass, item, name, "named as in like");
-    report->order[report->n_order++] = (uint32_t)(item - report->items);
-    return take_param_id(f, item, model);
+    return 0;
 }
 
-/* Applies a tensor to a parameter if it can be read and has its shape and kind of dtype. */
+/* Applies a tensor to a parameter if it can be read and, as the rules change it, has its shape and
+ * kind of dtype. */
 static int fill_with(const struct filling *f, struct item *item, const struct wfs_tensor *model,
                      const char *key)
 {
+    struct wfs_report *report = f->pass->report;
     char wanted[128], has[128];
-    wfs_shape_format(&model->shape, wanted, sizeof(wanted));
-    wfs_shape_format(&item->tensor.shape, has, sizeof(has));
     if (item->tensor.trouble != NULL) {
         item->drop = DROP_UNREADABLE;
         add_error(f, key, "cannot be read: %s", item->tensor.trouble);
-    } else if (!fit(f, item, model)) {
+        return 0;
+    }
+    const uint64_t *dims = item->tensor.shape.dims;
+    int code = take_name(f, item, model);
+    code = code < 0 ? code : pass_change(f->pass, item);
+    if (code < 0)
+        return code;
+    wfs_shape_format(&model->shape, wanted, sizeof(wanted));
+    wfs_shape_format(&item->tensor.shape, has, sizeof(has));
+    if (!fit(f, item, model, dims == item->tensor.shape.dims)) { /* no rule has reordered it */
         item->drop = DROP_SHAPE;
         add_error(f, key, "shape mismatch: expected %s, found %s", wanted, has);
-    } else if (kind_of(model->dtype) != kind_of(item->tensor.dtype)) {
+        return 0;
+    }
+    if (!has_kind(&item->tensor, model)) {
         item->drop = DROP_DTYPE;
         add_error(f, key, "dtype mismatch: expected %s, found %s",
                   wfs_dtype_name((enum wfs_dtype)model->dtype),
                   wfs_dtype_name((enum wfs_dtype)item->tensor.dtype));
-    } else {
-        return apply(f, item, model, key);
+        return 0;
     }
-    return 0;
+    if (f->pass->view->is_strict && item->verdict.certainty == LIKELY) {
+        item->drop = DROP_SHAPE;
+        add_error(f, key, "strict: the type of its module is a guess (%s); set it with class=",
+                  item->verdict.row);
+        return 0;
+    }
+    report_add(report, REPORT_APPLIED, key, NULL);
+    report->order[report->n_order++] = (uint32_t)(item - report->items);
+    return take_param_id(f, item, model);
 }
 
 /* Fills one parameter, with the steps in the order that Burn has. */

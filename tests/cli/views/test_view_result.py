@@ -13,7 +13,7 @@ import pytest
 from wfs_testlib import pth, st
 from wfs_testlib.program import EXIT_RULES, weightfs
 
-SIZES = {'F64': 8, 'F32': 4, 'F16': 2, 'BF16': 2, 'I64': 8, 'I32': 4, 'U8': 1, 'BOOL': 1}
+SIZES = {'F64': 8, 'F32': 4, 'F16': 2, 'BF16': 2, 'I64': 8, 'I32': 4, 'U32': 4, 'U8': 1, 'BOOL': 1}
 
 
 def written(path, keys):
@@ -99,13 +99,13 @@ def test_errors_of_reading_have_their_reason(fill, tmp_path):
 
 # ---- dtypes: the kind has to be the same, and that of the source stays ----
 
-FLOATS, INTEGERS, BOOLS = ['F64', 'F32', 'F16', 'BF16'], ['I64', 'I32', 'U8'], ['BOOL']
+FLOATS, INTEGERS, BOOLS = ['F64', 'F32', 'F16', 'BF16'], ['I64', 'I32', 'U32', 'U8'], ['BOOL']
 PAIRS = [(wanted, found) for wanted in ('F32', 'F16', 'I64', 'U8', 'BOOL') for found in SIZES]
 
 
 @pytest.mark.parametrize('wanted, found', PAIRS)
 def test_each_pair_of_dtypes(fill, tmp_path, wanted, found):
-    is_same = any(wanted in kind and found in kind for kind in (FLOATS, INTEGERS, BOOLS))
+    is_same = any(wanted in kind and found in kind for kind in (FLOATS, INTEGERS, BOOLS)) or (wanted == 'BOOL' and found in ('U8', 'U32'))
     report = fill({'w': (found, [2])}, {'w': (wanted, [2])}, code=0 if is_same else EXIT_RULES).report
     if is_same:
         tensor, = json.loads(weightfs('ls', '--json', '--like', tmp_path / 'like.safetensors', tmp_path / 'in.safetensors').stdout)['tensors']
