@@ -314,6 +314,23 @@ static int set_key(struct wfs_tree *tree, struct wfs_node *node, const char *val
     return code;
 }
 
+/* What is set back to what the source has is no edit any more, as long as the content is the
+ * source's. */
+static void drop_loaded(struct edit *edit, const struct wfs_tensor *tensor)
+{
+    if (edit->is_staged || tensor == NULL)
+        return;
+    edit->has_dtype &= edit->dtype != tensor->dtype;
+    edit->has_shape &= edit->has_shape && !wfs_shape_is_equal(&edit->shape, &tensor->shape);
+    for (unsigned i = 0; i < TENSOR_N_TEXTS; i++) {
+        const char *loaded = wfs_tensor_attr(tensor, tensor_text_names[i]);
+        if (loaded == NULL || edit->texts[i] == NULL || strcmp(loaded, edit->texts[i]) != 0)
+            continue;
+        free(edit->texts[i]);
+        edit->texts[i] = NULL;
+    }
+}
+
 int attrs_set(struct wfs_tree *tree, struct wfs_node *node, const struct attr *attr,
               const char *value, size_t n_bytes)
 {
@@ -322,8 +339,10 @@ int attrs_set(struct wfs_tree *tree, struct wfs_node *node, const struct attr *a
                      : attr->effect == ATTR_TEXT
                          ? set_text(tree, node, attr, value, n_bytes)
                          : set_description(tree, node, attr, value, n_bytes);
-    if (code == 0 && attr->effect >= ATTR_TEXT)
+    if (code == 0 && attr->effect >= ATTR_TEXT) {
+        drop_loaded(node->edit, node->loaded == 0 ? NULL : node->tensor);
         edit_mark(tree, node->edit);
+    }
     return code;
 }
 

@@ -340,8 +340,8 @@ static uint32_t find_heir(const struct list *list, uint32_t id)
                : 0;
 }
 
-/* A file with several names is listed by the first of them that it still has. */
-static bool is_first_name(const struct changes *changes, uint32_t id)
+/* A file with several names is listed by the first of them that it still has. 0: it has none. */
+static uint32_t first_name(const struct changes *changes, uint32_t id)
 {
     const struct entry *was = entry_at(changes->loaded, id);
     const struct wfs_node *now = changes->now[was->node->id];
@@ -351,14 +351,32 @@ static bool is_first_name(const struct changes *changes, uint32_t id)
         if (current != 0 && entry_at(changes->tree, current)->node == now)
             first = at;
     }
-    return first == id;
+    return first;
+}
+
+/* Returns the place of another loaded file that the file of a name was exchanged into, or 0. */
+static uint32_t find_exchanged(const struct list *list, uint32_t id)
+{
+    const struct changes *changes = &list->changes;
+    const struct wfs_node *node = entry_at(changes->loaded, id)->node;
+    const struct wfs_node *now = changes->now[node->id];
+    const uint32_t current = changes->current[id];
+    const bool has_left = now != NULL && current != 0 && node->kind != NODE_DIR &&
+                          entry_at(changes->tree, current)->node != now;
+    for (uint32_t at = has_left ? now->entry : 0; at != 0; at = entry_at(changes->tree, at)->next) {
+        const uint32_t place = changes->origin[at];
+        if (place != 0 && !list->is_listed[at] && entry_at(changes->loaded, place)->node != node)
+            return at;
+    }
+    return 0;
 }
 
 static int look_at(struct list *list, uint32_t id)
 {
     const struct changes *changes = &list->changes;
     const struct entry *was = entry_at(changes->loaded, id);
-    const uint32_t current = changes->current[id];
+    const uint32_t exchanged = find_exchanged(list, id);
+    const uint32_t current = exchanged != 0 ? exchanged : changes->current[id];
     const uint32_t now = current != 0 ? current : find_heir(list, id);
     const bool is_dir = was->node->kind == NODE_DIR;
     autostrbuf struct strbuf before = {0}, path = {0};
@@ -380,7 +398,8 @@ static int look_at(struct list *list, uint32_t id)
     if (is_dir)
         return 0;
     const bool is_same = entry->node == changes->now[was->node->id];
-    if (is_same && !(changes_is_edited(entry->node) && is_first_name(changes, id)))
+    if (is_same && !(changes_is_edited(entry->node) &&
+                     first_name(changes, id) == (exchanged != 0 ? 0 : id)))
         return 0;
     struct form form;
     const struct form form_was = form_before(list, id);

@@ -7,8 +7,8 @@ import shutil
 import numpy
 import pytest
 
-from wfs_testlib import checkpoints, program, pth, st
-from wfs_testlib.edit_kinds import TENSORS, kinds, write
+from wfs_testlib import burnpack, checkpoints, program, pth, st
+from wfs_testlib.edit_kinds import TENSORS, exchange, kinds, write
 from wfs_testlib.mount import open_to_all
 from wfs_testlib.program import EXIT_COMMIT, EXIT_FOUND, EXIT_MOUNT, EXIT_USAGE, tool, weightfs
 
@@ -24,7 +24,7 @@ LISTED = {
     'remove': ['removed   a/b/bias: F32 [3], 12 bytes'],
     'rename': ['renamed   a/b/bias -> a/moved'],
     'rename over another': ['changed   step: F32 [1], 4 bytes -> F32 [2], 8 bytes', 'removed   a/c: F32 [2], 8 bytes'],
-    'exchange': ['changed   a/c: F32 [2], 8 bytes -> F32 [1], 4 bytes', 'changed   step: F32 [1], 4 bytes -> F32 [2], 8 bytes'],
+    'exchange': ['renamed   a/c -> step', 'renamed   step -> a/c'],
     'exchange of a directory': ['renamed   a/b -> step', 'renamed   step -> a/b'],
     'replace': ['changed   a/c: F32 [2], 8 bytes -> F32 [2], 16 bytes'],
     'remove and create': ['changed   a/c: F32 [2], 8 bytes'],
@@ -46,6 +46,40 @@ LISTED = {
 
 def listed(mnt):
     return sorted(weightfs('status', '--edits', mnt.path).stdout.splitlines())
+
+
+OTHERS = {'dtype': b'I32', 'shape': b'[1, 2]', 'param_id': b'7'}
+
+
+@pytest.mark.parametrize('files', ['raw', 'npy'])
+@pytest.mark.parametrize('names', [['dtype'], ['shape'], ['param_id'], list(OTHERS)])
+def test_what_is_set_back_is_no_edit(mount, folder, names, files):
+    source = folder / 'in.bpk'
+    burnpack.write(source, burnpack.Burnpack({'a.c': burnpack.Tensor('F32', [2], st.f32(1, 2), 5)}))
+    mnt = mount(source, 'output=%s' % (folder / 'out.bpk'), 'files=%s' % files)
+    path = mnt / ('a/c' + ('.npy' if files == 'npy' else ''))
+    before = {name: os.getxattr(path, 'user.weightfs.' + name) for name in names}
+    for name in names:
+        os.setxattr(path, 'user.weightfs.' + name, OTHERS[name])
+    assert listed(mnt) != ['no edits']
+    for name in names:
+        os.setxattr(path, 'user.weightfs.' + name, before[name])
+    assert listed(mnt) == ['no edits']
+    assert ': 0 edits' in weightfs('patch', 'make', mnt.path, folder / 'p.safetensors').stdout
+
+
+def test_what_was_exchanged_is_renamed(mount, small, folder):
+    """In a ring of three, with an edit of one and another name of another."""
+    mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
+    exchange(mnt, 'a/c', 'step')
+    exchange(mnt, 'step', 'a/b/bias')  # a/b/bias is what a/c was, step is what a/b/bias was
+    write(mnt, 'a/c', b'\1')
+    os.link(mnt / 'step', mnt / 'more')
+    assert listed(mnt) == ['changed   a/c: I64 [], 8 bytes', 'linked    more -> step', 'renamed   a/b/bias -> step', 'renamed   a/c -> a/b/bias',
+                           'renamed   step -> a/c']
+    exchange(mnt, 'a/b/bias', 'step')
+    exchange(mnt, 'a/c', 'step')
+    assert listed(mnt) == ['changed   step: I64 [], 8 bytes', 'linked    more -> a/b/bias']
 
 
 def test_each_kind_of_edit_is_listed(made):
