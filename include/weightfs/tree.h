@@ -349,6 +349,9 @@ int wfs_node_fallocate(struct wfs_tree *tree, struct wfs_node *node, int mode, u
 /* Sets atime and mtime; NULL leaves one as it is, tv_nsec may be UTIME_NOW. The ctime moves. */
 int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struct timespec *atime,
                        const struct timespec *mtime);
+/* Gives a file or directory that was just made to another user than the owner of the tree, for the
+ * life of the tree. Those of root stay the owner's. */
+void wfs_node_set_creator(const struct wfs_tree *tree, struct wfs_node *node, uid_t uid, gid_t gid);
 /* Sets permission bits, setuid, setgid and sticky, which are kept for the life of the tree and are
  * never part of a commit. -EPERM: the tree itself writes the file. */
 int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode);

@@ -249,9 +249,12 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode
     struct driver *driver = request_begin_change(req);
     if (driver == NULL)
         return -EINTR;
+    const struct fuse_ctx *user = fuse_req_ctx(req);
     const int rc = function(driver->tree, request_node(driver, parent), name, mode, &node);
-    if (rc == 0)
+    if (rc == 0) {
+        wfs_node_set_creator(driver->tree, node, user->uid, user->gid);
         make_entry(driver, node, entry);
+    }
     driver_end_change(driver);
     return settle_entry(req, entry, rc);
 }

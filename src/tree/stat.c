@@ -59,12 +59,13 @@ static mode_t mode_of(const struct wfs_tree *tree, const struct wfs_node *node)
 static void fill(const struct wfs_tree *tree, const struct wfs_node *node, uint64_t n_bytes,
                  const struct timespec base, struct stat *ret)
 {
+    const bool is_of_other = node->edit != NULL && node->edit->uid != 0;
     *ret = (struct stat){
         .st_ino = node->ino,
         .st_mode = mode_of(tree, node),
         .st_nlink = atomic_load_explicit(&node->n_links, memory_order_relaxed),
-        .st_uid = tree->options.uid,
-        .st_gid = tree->options.gid,
+        .st_uid = is_of_other ? node->edit->uid : tree->options.uid,
+        .st_gid = is_of_other ? node->edit->gid : tree->options.gid,
         .st_size = (off_t)n_bytes,
         .st_blksize = 4096,
         .st_blocks = (blkcnt_t)(n_bytes / 512 + (n_bytes % 512 != 0)),
@@ -147,6 +148,14 @@ int wfs_node_set_times(struct wfs_tree *tree, struct wfs_node *node, const struc
         edit->has_mtime |= resolve_time(mtime, &edit->mtime);
     edit_touch(tree, node);
     return 0;
+}
+
+void wfs_node_set_creator(const struct wfs_tree *tree, struct wfs_node *node, uid_t uid, gid_t gid)
+{
+    if (uid == 0 || uid == tree->options.uid)
+        return;
+    node->edit->uid = uid;
+    node->edit->gid = gid;
 }
 
 int wfs_node_set_mode(struct wfs_tree *tree, struct wfs_node *node, mode_t mode)

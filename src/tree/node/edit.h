@@ -74,6 +74,8 @@ struct edit {
     struct timespec atime, mtime;
     struct timespec ctime; /* 0: nothing has changed; a directory has its own */
     mode_t mode;           /* permission bits, setuid, setgid, sticky */
+    uid_t uid;             /* of another user who created it; 0: the owner of the mount */
+    gid_t gid;
     bool is_staged;        /* the content is the staged file, not the catalog's tensor */
     bool is_unsynced;      /* the staged file has writes that fdatasync has not seen */
     bool is_recorded;      /* the journal has a record of such writes */

@@ -210,7 +210,30 @@ def test_others_change_what_modes_grant_them(mount, folder, sample):
         'mv .open/mine .open/other', 'rmdir .open/dir', 'mv .sticky/mine .sticky/other', 'rm -f .sticky/mine', 'rmdir .sticky/dir',
         'chmod 777 temperature', 'chmod 777 .open', 'touch -d @5 temperature', 'rm -f temperature', 'mv temperature .open/t', 'sync .')}
     assert [command for command, is_done in outcomes.items() if is_done] == list(outcomes)[:7]
-    assert os.stat(mnt / '.sticky/new').st_uid == os.getuid()
+    assert os.stat(mnt / '.sticky/new').st_uid == USER
+
+
+@pytest.mark.root
+def test_others_use_what_they_create_as_anywhere(mount, folder, sample):
+    open_to_all(folder)
+    os.chmod(sample, 0o644)
+    mnt = mount(sample, 'allow_other', 'output=%s' % (folder / 'out.safetensors'))
+    os.mkdir(mnt / 'open')
+    os.chmod(mnt / 'open', 0o777)
+
+    def run(user, command):
+        return tool('setpriv', '--reuid=%d' % user, '--regid=%d' % user, '--clear-groups', 'sh', '-c', command, code=None, cwd=mnt / 'open').code
+
+    for command in ('umask 077; printf 12 >file; mkdir dir', 'touch file', 'touch -d @5 file', 'printf 34 >>file', 'chmod 640 file', 'cp -p file copy', 'ln file link',
+                    'printf 1 >dir/file', 'mv file dir/moved', 'setfattr -n user.weightfs.dtype -v U8 link', 'setfattr -n user.weightfs.shape -v "[4]" link',
+                    'rm -r dir copy'):
+        assert run(USER, command) == 0, command
+    for command in ('cat link', 'printf 5 >>link', 'touch link', 'chmod 666 link'):
+        assert run(OTHER, command) != 0, command
+    assert run(USER, 'chown 0 link') != 0
+    (mnt / 'open/link').rename(mnt / 'mine')
+    mnt.commit()
+    assert st.read(folder / 'out.safetensors').tensors['mine'] == ('U8', [4], b'1234')
 
 
 @pytest.fixture
@@ -225,7 +248,7 @@ def namespace(folder, sample, alone):
              'user() { setpriv --reuid=%d --regid=%d --clear-groups "$@"; }\n'
              'other() { setpriv --reuid=%d --regid=%d --clear-groups "$@"; }\n'
              'refused() { if "$@" 2>/dev/null; then echo "not refused: $*" >&2; exit 1; fi; }\n'
-             'own_etc() { mkdir etc; mount -t tmpfs etc etc; cp -a /etc/. etc; mount --bind etc /etc; }\n'
+             'own_etc() { test -d etc || { mkdir etc; mount -t tmpfs etc etc; cp -a /etc/. etc; mount --bind etc /etc; }; }\n'
              'test -e /etc/mtab || { own_etc; ln -s ../proc/self/mounts /etc/mtab; }\n'
              'W=%s; trap "umount -l mnt 2>/dev/null || :" EXIT\n' % (USER, USER, USER, OTHER, OTHER, shlex.quote(program.command_for_others()[-1])))
 
