@@ -36,6 +36,10 @@ struct wfs_patch_counts {
 void wfs_patch_count(const struct wfs_patch *patch, struct wfs_patch_counts *ret);
 uint64_t wfs_patch_n_edits(const struct wfs_patch *patch);
 
+/* Returns the keys that tensors get by edits, or whose tensors are changed: malloc'ed, in order.
+ * NULL: no memory. */
+const char **wfs_patch_keys(const struct wfs_patch *patch, size_t *ret_n);
+
 /*
  * Calls visit with a line for each edit, in which names are quoted: "'a' -> 'b': renamed". Stops
  * when it does not return 0, and returns that. -ENOMEM.

@@ -13,8 +13,11 @@
 
 #include <weightfs/catalog.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/format.h>
 #include <weightfs/json_out.h>
+#include <weightfs/patch.h>
 #include <weightfs/value.h>
+#include <weightfs/view.h>
 #include <weightfs/workload.h>
 
 #include <errno.h>
@@ -28,7 +31,12 @@
 
 struct diff {
     const char *paths[2];
-    char *made[2]; /* paths in a mount, malloc'ed */
+    char *made[2];       /* paths in a mount, malloc'ed */
+    const char **edited; /* keys that edits of the mount made or changed, in order; malloc'ed */
+    size_t n_edited;
+    bool knows_edits; /* tensors with all other keys are the same in A and B */
+    struct wfs_catalog *patch_file;
+    struct wfs_patch *patch; /* which has the keys */
     struct wfs_catalog *catalogs[2];
     struct diff_row *rows; /* of the tensors of A, then of those that only B has; malloc'ed */
     size_t n_rows;
@@ -340,6 +348,11 @@ static int compare_keys(const void *a, const void *b)
     return strcmp((*one)->key, (*other)->key);
 }
 
+static int compare_edited(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 /* Returns the tensors by key, malloc'ed, or NULL. */
 static const struct wfs_tensor **sort_by_key(const struct wfs_catalog *catalog)
 {
@@ -410,13 +423,23 @@ static void print_only_in(struct diff *diff, size_t which)
         json_out_close(diff->json);
 }
 
+/* Returns whether the mount shows the tensor of its source. */
+static bool is_unedited(const struct diff *diff, const struct diff_row *row)
+{
+    return diff->knows_edits && comparison_has_content(row->a, row->b) &&
+           bsearch(&row->a->key, diff->edited, diff->n_edited, sizeof(*diff->edited),
+                   compare_edited) == NULL;
+}
+
 /* Compares the tensors of a row, or takes over what is known of a pair that shows the same. */
 static enum exit_code compare_row(struct diff *diff, size_t i)
 {
     struct diff_row *row = &diff->rows[i];
     const struct wfs_tensor *failed;
     const size_t group = wfs_workload_group(diff->workload, i);
-    if (group > 0 && diff->firsts[group] > 0) {
+    if (is_unedited(diff, row)) {
+        row->comparison = (struct comparison){.has_content = true};
+    } else if (group > 0 && diff->firsts[group] > 0) {
         row->comparison = diff->rows[diff->firsts[group] - 1].comparison;
     } else {
         const int code = comparison_make(row->a, row->b, diff->options, &row->comparison, &failed);
@@ -546,6 +569,30 @@ static enum exit_code find_made(const char *mountpoint, char *paths[2])
                        strerror(errno));
 }
 
+/*
+ * Reads which tensors were edited: the mount has all others from its source, and their bytes need
+ * not be compared. Where that is not known, or is not enough, they are.
+ */
+static void find_edited(struct diff *diff, const struct args *args)
+{
+    struct wfs_error err = {0};
+    const struct wfs_load_options load = {0};
+    const struct wfs_view_option *view;
+    autofree char *path = NULL;
+    bool has_view = false;
+    for (size_t i = 0; (view = wfs_view_option(i)) != NULL; i++)
+        has_view |= args_has(args, view->name);
+    if (has_view || diff->options.has_measures ||
+        asprintf(&path, "%s/" WFS_CONTROL_NAME "/" WFS_OUT_NAME "/" WFS_PATCH_NAME,
+                 args->operands[0]) < 0)
+        return;
+    if (wfs_load(path, &load, &diff->patch_file, &err) < 0 ||
+        wfs_patch_parse(diff->patch_file, &diff->patch, &err) < 0)
+        return;
+    diff->edited = wfs_patch_keys(diff->patch, &diff->n_edited);
+    diff->knows_edits = diff->edited != NULL;
+}
+
 /* ---- the verb ---- */
 
 static enum exit_code open_sides(struct diff *diff, const struct args *args)
@@ -556,6 +603,8 @@ static enum exit_code open_sides(struct diff *diff, const struct args *args)
         diff->paths[i] = is_mount ? diff->made[i] : args->operands[i];
         exit_code = input_load(args, diff->paths[i], &diff->catalogs[i]);
     }
+    if (is_mount && exit_code == EXIT_DONE)
+        find_edited(diff, args); /* after the edits that B has */
     return exit_code;
 }
 
@@ -599,6 +648,9 @@ static void diff_done(struct diff *diff)
     wfs_workload_free(diff->workload);
     free(diff->rows);
     free(diff->firsts);
+    free(diff->edited);
+    wfs_patch_free(diff->patch);
+    wfs_catalog_free(diff->patch_file);
     for (size_t i = 0; i < 2; i++) {
         wfs_catalog_free(diff->catalogs[i]);
         free(diff->made[i]);

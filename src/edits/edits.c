@@ -178,6 +178,25 @@ uint64_t wfs_patch_n_edits(const struct wfs_patch *patch)
            patch->n_metas;
 }
 
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+const char **wfs_patch_keys(const struct wfs_patch *patch, size_t *ret_n)
+{
+    const struct patch_edits *edits = &patch->edits[PATCH_TENSORS];
+    const char **keys = calloc(edits->n_items + 1, sizeof(*keys));
+    *ret_n = 0;
+    for (size_t i = 0; i < edits->n_items && keys != NULL; i++) {
+        if (edits->items[i].to != NULL)
+            keys[(*ret_n)++] = edits->items[i].to;
+    }
+    if (keys != NULL)
+        qsort(keys, *ret_n, sizeof(*keys), compare_texts);
+    return keys;
+}
+
 static void describe(const struct wfs_patch *patch, const struct patch_edit *edit, bool is_value,
                      struct strbuf *line)
 {

@@ -314,7 +314,7 @@ static int set_key(struct wfs_tree *tree, struct wfs_node *node, const char *val
     return code;
 }
 
-/* What is set back to what the source has is no edit any more, as long as the content is the
+/* What is set back to what the source has is not an edit any more, as long as the content is the
  * source's. */
 static void drop_loaded(struct edit *edit, const struct wfs_tensor *tensor)
 {

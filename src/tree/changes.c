@@ -398,8 +398,8 @@ static int look_at(struct list *list, uint32_t id)
     if (is_dir)
         return 0;
     const bool is_same = entry->node == changes->now[was->node->id];
-    if (is_same && !(changes_is_edited(entry->node) &&
-                     first_name(changes, id) == (exchanged != 0 ? 0 : id)))
+    if (is_same &&
+        !(changes_is_edited(entry->node) && first_name(changes, id) == (exchanged != 0 ? 0 : id)))
         return 0;
     struct form form;
     const struct form form_was = form_before(list, id);
