@@ -61,9 +61,37 @@ static void test_replacement_syntax(void)
 static void test_what_the_crate_has_not_is_refused(void)
 {
     static const char *const patterns[] = {
-        "a(?=b)",  "(?<!a)b", "(a)\\1", "(?>a)", "(?R)",    "\\Z",        "\\h", "a{,3}",
-        "(?y)a",   "(",       "[a",     "a\\",   "[a&&]",   "[[:alfa:]]", "*a",  "(?#c)",
-        "\\Qa\\E", "(?-u)a",  "(?P=n)", "\\K",   "(*FAIL)", "\xff",
+        "a(?=b)",
+        "(?<!a)b",
+        "(a)\\1",
+        "(?>a)",
+        "(?R)",
+        "\\Z",
+        "\\h",
+        "a{,3}",
+        "(?y)a",
+        "(",
+        "[a",
+        "a\\",
+        "[a&&]",
+        "[[:alfa:]]",
+        "*a",
+        "(?#c)",
+        "\\Qa\\E",
+        "(?-u)a",
+        "(?P=n)",
+        "\\K",
+        "(*FAIL)",
+        "\xff",
+        "[\\b]",
+        "[\\A]",
+        "[\\w-z]",
+        "^**?{",
+        /* What it has, and would have another meaning here. */
+        "(?i)\\p{Lu}",
+        "\\P{Ll}(?i:a)",
+        "(?i)[\\p{Uppercase_Letter}]",
+        "(?i)\\p{gc=Lt}",
     };
     for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
         struct regex *regex = NULL;
@@ -77,6 +105,24 @@ static void test_what_the_crate_has_not_is_refused(void)
 
 static void test_what_the_crate_has(void)
 {
+    /* Superscripts are no part of a word; marks, circled letters and joiners are. */
+    check_replace("\\w", "X", "x\u00b2e\u0301\u24d0\u200d_\u0663.\u2167", "X\u00b2XXXXXX.X");
+    check_replace("\\W|[\\W]", "X", "x\u00b2\u24d0.", "xX\u24d0X");
+    check_replace("[^\\w.]", "X", "x\u00b2\u24d0.", "xX\u24d0.");
+    check_replace("[\\W\\d]", "X", "x1\u00b2", "xXX");
+    check_replace("\\b", "|", "x\u00b2 \u24d0b", "|x|\u00b2 |\u24d0b|");
+    check_replace("\\B", "|", "\u24d0b\u00b2", "\u24d0|b\u00b2|");
+    check_replace("\\<|\\>", "|", "a\u0301 b", "|a\u0301| |b|");
+    check_replace("\\s", "X", "a\u180e\xc2\x85\u2003" "b", "a\u180eXXb");
+    check_replace("\\S", "X", "\u180e\u2003", "X\u2003");
+    check_replace("^*a", "X", "ba", "bX");
+    check_replace("^+a", "X", "aa", "Xa");
+    check_replace("a$*b", "X", "ab", "X");
+    check_replace("\\A{2}a\\z?", "X", "aa", "Xa");
+    check_replace("^??a|\\b+", "X", "a", "X");
+    check_replace("\\p{Lu}", "X", "aA", "aX");
+    check_replace("(?i)[[:upper:]]|\\p{L}{2}", "X", "a\u00e9\u00c9", "XX");
+    check_replace("(?-i)\\p{Lu}\\\\p{1}", "X", "A\\p", "X");
     check_replace("\\<b", "X", "ab b.b", "ab X.X");
     check_replace("(?i)NORM", "n", "aNorM", "an");
     check_replace("[]a]", "-", "a]b", "--b");

@@ -59,6 +59,14 @@ static const struct {
     {"xdigit", "0-9A-Fa-f"},
 };
 
+/* What the crate takes for a part of a word, which is not what PCRE2 does. No range can begin at
+ * its end, as none can after \w. */
+#define WORD "\\p{Alphabetic}\\x{200c}\\x{200d}\\p{M}\\p{Nd}\\p{Pc}"
+#define BEFORE "(?=[" WORD "])"
+#define BEHIND "(?<=[" WORD "])"
+#define NOT_BEFORE "(?![" WORD "])"
+#define NOT_BEHIND "(?<![" WORD "])"
+
 static void move(const char **at, size_t n, struct strbuf *out)
 {
     strbuf_add(out, *at, n);
@@ -83,6 +91,10 @@ static const char *translate_code_point(const char **at, struct strbuf *out)
 
 static const char *read_escape(const char **at, struct strbuf *out)
 {
+    static const struct {
+        char letter;
+        const char *text;
+    } others[] = {{'v', "\\x0b"}, {'s', "\\p{White_Space}"}, {'S', "\\P{White_Space}"}};
     const char c = (*at)[1];
     if (c == '\0')
         return "ends with a backslash";
@@ -93,8 +105,10 @@ static const char *read_escape(const char **at, struct strbuf *out)
         return "\\b{...} is not supported";
     if (c == 'u' || c == 'U')
         return translate_code_point(at, out);
-    if (c == 'v') {
-        strbuf_puts(out, "\\x0b");
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        if (c != others[i].letter)
+            continue;
+        strbuf_puts(out, others[i].text);
         *at += 2;
         return NULL;
     }
@@ -103,6 +117,28 @@ static const char *read_escape(const char **at, struct strbuf *out)
         return "unknown escape";
     move(at, brace != NULL ? (size_t)(brace + 1 - *at) : 2, out);
     return NULL;
+}
+
+/* Reads what stands for a part of a word, or for the edge of one. Returns false: it is neither. */
+static bool read_word(const char **at, struct strbuf *out)
+{
+    static const struct {
+        char letter;
+        const char *text;
+    } words[] = {{'w', "[" WORD "]"},
+                 {'W', "[^" WORD "]"},
+                 {'<', "(?:" NOT_BEHIND BEFORE ")"},
+                 {'>', "(?:" BEHIND NOT_BEFORE ")"},
+                 {'b', "(?:" NOT_BEHIND BEFORE "|" BEHIND NOT_BEFORE ")"},
+                 {'B', "(?:" NOT_BEHIND NOT_BEFORE "|" BEHIND BEFORE ")"}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if ((*at)[1] != words[i].letter || (*at)[2] == '{')
+            continue;
+        strbuf_puts(out, words[i].text);
+        *at += 2;
+        return true;
+    }
+    return false;
 }
 
 /* An expression for one character of a class. */
@@ -165,7 +201,16 @@ static const char *read_items(const char **at, unsigned depth, struct strbuf *it
     while (problem == NULL && **at != ']' && !is_operator(*at)) {
         if (**at == '\0')
             return "unterminated character class";
-        if (**at == '\\') {
+        const char escaped = **at == '\\' ? (*at)[1] : '\0';
+        if (escaped == 'w') {
+            strbuf_puts(items, WORD);
+            *at += 2;
+        } else if (escaped == 'W') {
+            strbuf_puts(others, "|");
+            read_word(at, others);
+        } else if (escaped != '\0' && strchr("AbBz", escaped) != NULL) {
+            problem = "\\A, \\b, \\B and \\z do not stand for a character";
+        } else if (**at == '\\') {
             problem = read_escape(at, items);
         } else if (**at == '[' && (*at)[1] == ':') {
             problem = read_posix(at, items);
@@ -288,6 +333,8 @@ struct translation {
     size_t groups[MAX_GROUPS]; /* where the open ones start */
     unsigned n_groups, n_wrapped;
     bool after_repetition; /* the last thing was * + ? or {n} */
+    bool is_assertion;     /* the last atom matches no character */
+    bool is_caseless;      /* the flag i was on */
 };
 
 static void copy(struct translation *t, size_t n_bytes)
@@ -317,6 +364,7 @@ static const char *open_special_group(struct translation *t)
             strbuf_add(&t->out, &at[i], 1);
         if (at[i] == 'x' && i < n_on)
             strbuf_puts(&t->out, "x"); /* in classes too */
+        t->is_caseless = t->is_caseless || (at[i] == 'i' && i < n_on);
     }
     t->at = at + n_flags;
     if (*t->at == ')')
@@ -375,7 +423,9 @@ static const char *read_repetition(struct translation *t)
             return "expected numbers between braces (the character is \\{)";
         n += 2;
     }
-    const char *problem = t->after_repetition && !is_lazy ? wrap(t) : NULL;
+    const bool is_wrapped = t->is_assertion || (t->after_repetition && !is_lazy);
+    const char *problem = is_wrapped ? wrap(t) : NULL;
+    t->is_assertion = false;
     copy(t, n);
     t->after_repetition = true;
     return problem;
@@ -383,7 +433,8 @@ static const char *read_repetition(struct translation *t)
 
 static const char *read_atom(struct translation *t)
 {
-    const char c = *t->at;
+    const char c = *t->at, escaped = c == '\\' ? t->at[1] : '\0';
+    t->is_assertion = c == '^' || c == '$' || escaped == 'A' || escaped == 'z';
     if (c == '(')
         return open_group(t);
     if (c == ')')
@@ -391,17 +442,36 @@ static const char *read_atom(struct translation *t)
     t->atom = t->out.n_bytes;
     if (c == '[')
         return read_outer_class(&t->at, &t->out);
-    if (c == '\\' && (t->at[1] == '<' || t->at[1] == '>')) {
-        strbuf_puts(&t->out, t->at[1] == '<' ? "\\b(?=\\w)" : "\\b(?<=\\w)");
-        t->at += 2;
-        return NULL;
-    }
     if (c == '\\')
-        return read_escape(&t->at, &t->out);
+        return read_word(&t->at, &t->out) ? NULL : read_escape(&t->at, &t->out);
     copy(t, 1);
     while (((unsigned char)*t->at & 0xc0) == 0x80)
         copy(t, 1);
     return NULL;
+}
+
+/* Returns true if the pattern, whose escapes are valid, has a class of one case: with the flag i,
+ * the crate takes the letters of the other case for it, too. */
+static bool has_case(const char *pattern)
+{
+    static const char names[] = " lu ll lt uppercaseletter lowercaseletter titlecaseletter upper "
+                                "lower uppercase lowercase ";
+    const char *at = strchr(pattern, '\\');
+    for (; at != NULL; at = strchr(at + 2, '\\')) {
+        char name[32] = " ";
+        size_t n = 1;
+        if ((at[1] | 0x20) != 'p' || at[2] != '{')
+            continue;
+        const char *equals = strpbrk(at, "=:}"), *from = *equals == '}' ? at + 3 : equals + 1;
+        for (; *from != '}' && n < sizeof(name) - 2; from++) {
+            if (strchr("^ _-", *from) == NULL)
+                name[n++] = (char)(*from | 0x20);
+        }
+        name[n] = ' ';
+        if (n > 1 && strstr(names, name) != NULL)
+            return true;
+    }
+    return false;
 }
 
 /*
@@ -417,6 +487,8 @@ static int translate(const char *pattern, char **ret, const char **ret_problem)
         problem = is_repetition ? read_repetition(&t) : read_atom(&t);
         t.after_repetition = t.after_repetition && is_repetition;
     }
+    if (problem == NULL && t.is_caseless && has_case(pattern))
+        problem = "a class of one case is not supported together with the flag i";
     strbuf_add(&t.out, "", 0); /* the empty pattern is a text, too */
     *ret_problem = problem;
     if (problem == NULL && !t.out.has_failed)
