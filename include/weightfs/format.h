@@ -85,9 +85,9 @@ enum wfs_fit_kind {
     WFS_FIT_TIE,
     WFS_FIT_PARAM_ID,
     WFS_FIT_QUANTIZATION, /* of integers, which are stored without scale and zero point */
-    WFS_FIT_NAME,    /* of code, with what calling it would make */
-    WFS_FIT_STORAGE, /* that no tensor shows */
-    WFS_FIT_BACKUP,  /* a file of a tree; its path is the name */
+    WFS_FIT_NAME,         /* of code, with what calling it would make */
+    WFS_FIT_STORAGE,      /* that no tensor shows */
+    WFS_FIT_BACKUP,       /* a file of a tree; its path is the name */
 };
 
 /* What is not in the file as it was in the catalog. Texts are the catalog's. */
