@@ -146,6 +146,9 @@ enum wfs_dtype wfs_dtype_part(enum wfs_dtype dtype);
 /* Finds a dtype by its exact name; returns false and leaves *ret when none has it. */
 bool wfs_dtype_parse(const char *name, size_t n_bytes, enum wfs_dtype *ret);
 
+/* The same for what a person types: a name in any case, or that of PyTorch, such as bfloat16. */
+bool wfs_dtype_spelled(const char *name, size_t n_bytes, enum wfs_dtype *ret);
+
 /* Multiplies the dims from left to right; -EOVERFLOW when a product passes 2^64-1. */
 int wfs_shape_count(const struct wfs_shape *shape, uint64_t *ret_n_elems);
 

@@ -161,7 +161,7 @@ static char *encode(const char *name)
 }
 
 /* Returns how long the part before the last slash of the path is, which the siblings share. */
-static size_t folder_of(const char *url)
+static size_t folder_length(const char *url)
 {
     const struct parts parts = cut(url);
     const size_t n_front = parts.n_scheme + parts.n_user;
@@ -176,7 +176,7 @@ int url_sibling(const char *url, const char *name, char **ret, struct wfs_error 
                         wfs_quote(name).text);
     autofree char *encoded = has_escapes(url) ? encode(name) : strdup(name);
     char *sibling;
-    if (encoded == NULL || asprintf(&sibling, "%.*s/%s", (int)folder_of(url), url, encoded) < 0)
+    if (encoded == NULL || asprintf(&sibling, "%.*s/%s", (int)folder_length(url), url, encoded) < 0)
         return wfs_fail_memory(err);
     *ret = sibling;
     return 0;
@@ -218,7 +218,7 @@ static bool take_component(const char *url, char *name)
 
 char *url_path_below(const char *url, const char *other)
 {
-    const size_t n = folder_of(url);
+    const size_t n = folder_length(url);
     if (strncmp(url, other, n) != 0 || other[n] != '/')
         return NULL;
     autofree char *rest = strdup(other + n + 1);

@@ -19,7 +19,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 struct totals {
@@ -560,6 +562,42 @@ static void survey(struct check *check)
     }
 }
 
+static int compare_folded(const void *a, const void *b)
+{
+    const char *const *one = a, *const *other = b;
+    const int order = strcasecmp(*one, *other);
+    return order != 0 ? order : strcmp(*one, *other);
+}
+
+/* Reports keys that are one name where case does not count, as on some filesystems. */
+static enum exit_code check_case(struct check *check)
+{
+    const size_t n = wfs_catalog_n_tensors(check->catalog);
+    autofree const char **keys = calloc(n + 1, sizeof(*keys));
+    const char **first = NULL;
+    size_t n_twins = 0;
+    char text[WFS_ERROR_TEXT_MAX], more[48] = "";
+    if (keys == NULL)
+        return print_memory(check->path);
+    for (size_t i = 0; i < n; i++)
+        keys[i] = wfs_catalog_tensor(check->catalog, i)->key;
+    qsort(keys, n, sizeof(*keys), compare_folded);
+    for (size_t i = 1; i < n; i++) {
+        if (strcasecmp(keys[i - 1], keys[i]) != 0)
+            continue;
+        first = first == NULL ? &keys[i - 1] : first;
+        n_twins++;
+    }
+    if (n_twins > 1)
+        snprintf(more, sizeof(more), " (and %zu more)", n_twins - 1);
+    if (n_twins > 0) {
+        snprintf(text, sizeof(text), "the keys '%s' and '%s' differ in case only%s",
+                 wfs_quote(first[0]).text, wfs_quote(first[1]).text, more);
+        report(check, WFS_INFO, text);
+    }
+    return EXIT_DONE;
+}
+
 static enum exit_code check_run(struct check *check, const struct args *args)
 {
     size_t changed;
@@ -568,8 +606,9 @@ static enum exit_code check_run(struct check *check, const struct args *args)
         report(check, finding->severity, finding->text);
     }
     survey(check);
-    const enum exit_code exit_code =
-        args_has(args, "values") ? check_values(check, args) : EXIT_DONE;
+    enum exit_code exit_code = check_case(check);
+    if (exit_code == EXIT_DONE && args_has(args, "values"))
+        exit_code = check_values(check, args);
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (wfs_catalog_check_sources(check->catalog, &changed) < 0)

@@ -222,7 +222,7 @@ static int find_described(struct wfs_patch *patch, const struct wfs_catalog *of,
 static int set_dtype(struct patch_edit *edit, const char *value, struct wfs_error *err)
 {
     enum wfs_dtype dtype;
-    if (!wfs_dtype_parse(value, strlen(value), &dtype))
+    if (!wfs_dtype_spelled(value, strlen(value), &dtype))
         return wfs_fail(err, EINVAL, "no dtype '%s': dtypes are F32, F16, BF16, I64 and so on",
                         wfs_quote(value).text);
     edit->has_dtype = true;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/bytes.h"
 
@@ -54,6 +55,34 @@ bool wfs_dtype_parse(const char *name, size_t n_bytes, enum wfs_dtype *ret)
     for (size_t i = 0; i < WFS_N_DTYPES; i++) {
         if (strlen(dtypes[i].name) == n_bytes && memcmp(dtypes[i].name, name, n_bytes) == 0) {
             *ret = (enum wfs_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool wfs_dtype_spelled(const char *name, size_t n_bytes, enum wfs_dtype *ret)
+{
+    static const struct {
+        const char *name;
+        enum wfs_dtype dtype;
+    } others[] = {
+        {"float16", WFS_F16},         {"half", WFS_F16},
+        {"bfloat16", WFS_BF16},       {"float32", WFS_F32},
+        {"float", WFS_F32},           {"float64", WFS_F64},
+        {"double", WFS_F64},          {"float8_e4m3fn", WFS_F8_E4M3},
+        {"float8_e5m2", WFS_F8_E5M2}, {"int8", WFS_I8},
+        {"int16", WFS_I16},           {"int32", WFS_I32},
+        {"int64", WFS_I64},           {"uint8", WFS_U8},
+        {"uint16", WFS_U16},          {"uint32", WFS_U32},
+        {"uint64", WFS_U64},          {"float8_e8m0fnu", WFS_F8_E8M0},
+    };
+    const size_t n_others = sizeof(others) / sizeof(others[0]);
+    for (size_t i = 0; i < WFS_N_DTYPES + n_others; i++) {
+        const bool is_own = i < WFS_N_DTYPES;
+        const char *known = is_own ? dtypes[i].name : others[i - WFS_N_DTYPES].name;
+        if (strlen(known) == n_bytes && strncasecmp(known, name, n_bytes) == 0) {
+            *ret = is_own ? (enum wfs_dtype)i : others[i - WFS_N_DTYPES].dtype;
             return true;
         }
     }

@@ -219,8 +219,8 @@ static int set_description(struct wfs_tree *tree, struct wfs_node *node, const s
     enum wfs_dtype dtype = WFS_OPAQUE;
     struct wfs_shape shape = {0};
     int code = attr->effect == ATTR_SHAPE ? parse_shape(value, n_bytes, &arena, &shape)
-               : wfs_dtype_parse(value, n_bytes, &dtype) ? 0
-                                                         : -EINVAL;
+               : wfs_dtype_spelled(value, n_bytes, &dtype) ? 0
+                                                           : -EINVAL;
     struct edit *edit = code < 0 ? NULL : edit_of(tree, node);
     if (code == 0 && edit == NULL)
         code = -ENOMEM;

@@ -144,24 +144,21 @@ static void drop_spaces(char *text)
     *to = '\0';
 }
 
-static bool is_dtype(const char *name)
-{
-    for (int i = 0; i < WFS_N_DTYPES; i++) {
-        if (strcmp(wfs_dtype_name((enum wfs_dtype)i), name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* A name that nothing can have is a mistake. */
 static int check_value(struct parser *p, struct node *node)
 {
     char problem[WFS_QUOTE_MAX + 64];
     const struct wfs_quoted text = wfs_quote(node->text);
-    if (node->field == DTYPE && !is_dtype(node->text)) {
+    enum wfs_dtype dtype;
+    if (node->field == DTYPE && !wfs_dtype_spelled(node->text, strlen(node->text), &dtype)) {
         snprintf(problem, sizeof(problem), "unknown dtype '%s' (write it as 'ls' does: F32)",
                  text.text);
         return fail(p, problem);
+    }
+    if (node->field == DTYPE) {
+        free(node->text);
+        node->text = strdup(wfs_dtype_name(dtype));
+        return node->text == NULL ? wfs_fail_memory(p->err) : 0;
     }
     if (node->field == CLASS && !class_is_name(node->text)) {
         snprintf(problem, sizeof(problem), "unknown class '%s' (write it as 'plan' does: linear)",

@@ -184,37 +184,14 @@ static int read_order(struct rule *rule, struct wfs_error *err)
     return 0;
 }
 
-/* Finds a dtype by its name in safetensors, in any case, or by its name in torch. */
 static int read_dtype(const char *name, enum wfs_dtype *ret, struct wfs_error *err)
 {
-    static const struct {
-        const char *name;
-        enum wfs_dtype dtype;
-    } others[] = {
-        {"float16", WFS_F16},         {"half", WFS_F16},
-        {"bfloat16", WFS_BF16},       {"float32", WFS_F32},
-        {"float", WFS_F32},           {"float64", WFS_F64},
-        {"double", WFS_F64},          {"float8_e4m3fn", WFS_F8_E4M3},
-        {"float8_e5m2", WFS_F8_E5M2}, {"int8", WFS_I8},
-        {"int16", WFS_I16},           {"int32", WFS_I32},
-        {"int64", WFS_I64},           {"uint8", WFS_U8},
-    };
-    for (int i = 0; i < WFS_N_DTYPES; i++) {
-        if (strcasecmp(wfs_dtype_name((enum wfs_dtype)i), name) == 0) {
-            *ret = (enum wfs_dtype)i;
-            return 0;
-        }
-    }
-    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
-        if (strcasecmp(others[i].name, name) == 0) {
-            *ret = others[i].dtype;
-            return 0;
-        }
-    }
-    return wfs_fail(err, EINVAL,
-                    "unknown dtype '%s'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, "
-                    "I64, I32, I16, I8, U64, U32, U16, U8 and BOOL",
-                    wfs_quote(name).text);
+    return wfs_dtype_spelled(name, strlen(name), ret)
+               ? 0
+               : wfs_fail(err, EINVAL,
+                          "unknown dtype '%s'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, "
+                          "I64, I32, I16, I8, U64, U32, U16, U8 and BOOL",
+                          wfs_quote(name).text);
 }
 
 /* Rewrites `\1` as `${1}`, which is what was meant. */
@@ -243,17 +220,28 @@ static int replace_backslashes(struct rule *rule, struct wfs_error *err)
     return 0;
 }
 
+/* Each part is what a key gets in the place of the match. */
+static int read_parts(struct rule *rule, struct wfs_error *err)
+{
+    int code = replace_backslashes(rule, err);
+    code = code < 0 ? code : cut_list(rule, err);
+    for (uint32_t i = 0; i < rule->n_parts && code == 0; i++) {
+        if (rule->parts[i][0] == '\0')
+            code = wfs_fail(err, EINVAL, "name %u of '%s' is empty", i + 1,
+                            wfs_quote(rule->argument).text);
+    }
+    return code;
+}
+
 static int read_argument(struct rule *rule, struct wfs_error *err)
 {
-    int code;
     switch (rule->kind) {
     case RULE_REMAP:
         return replace_backslashes(rule, err);
     case RULE_PERMUTE:
         return read_order(rule, err);
     case RULE_SPLIT:
-        code = replace_backslashes(rule, err);
-        return code < 0 ? code : cut_list(rule, err);
+        return read_parts(rule, err);
     case RULE_CAST:
         return read_dtype(rule->argument, &rule->dtype, err);
     case RULE_OVERLAY:
@@ -293,6 +281,10 @@ static char *put_marked(char *to, const char *from, size_t n, const char *specia
 /* A rename is a remap of the key OLD, or of what is below it. */
 static int read_names(struct rule *rule, const struct pair *pair, struct wfs_error *err)
 {
+    if (pair->n_first == 0 || pair->n_second == 0)
+        return wfs_fail(err, EINVAL,
+                        "%s is empty; remap='s/^OLD\\.//' or top_level_key removes a prefix",
+                        pair->n_first == 0 ? "OLD" : "NEW");
     autofree char *pattern = malloc(2 * pair->n_first + sizeof("^(\\.|$)"));
     rule->argument = malloc(2 * pair->n_second + sizeof("${1}"));
     if (pattern == NULL || rule->argument == NULL)

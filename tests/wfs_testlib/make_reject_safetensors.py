@@ -150,11 +150,12 @@ bad_entry('ignored-objects-126', 'nested more than 127 deep', 8 + 57 + 125 * 5,
 for name, text, error, where in (
         ('array', '[]', 'expected an object', '[]'), ('string', '"x"', 'expected an object', '"x"'),
         ('number', '1', 'expected an object', '1,'), ('true', 'true', 'expected an object', 'true'),
-        ('value-number', '{"k":1}', 'expected a string', '1}'), ('value-null', '{"k":null}', 'expected a string', 'null'),
-        ('value-object', '{"k":{}}', 'expected a string', '{}'), ('value-true', '{"k":true}', 'expected a string', 'true'),
-        ('value-array', '{"k":["a"]}', 'expected a string', '["a"')):
+        ('value-cut', '{"k":[1}', "expected ',' or ']'", '},')):
     bad_json('metadata-' + name, error, where, '{"__metadata__":%s,' % text + PLAIN[1:])
-bad_json('metadata-tensor', 'expected a string', '[1]', one(key='"__metadata__"'))
+NO_STRING = "InvalidHeaderDeserialization: metadata '%s' at byte %d: expected a string, found %s; --force reads it as that text"
+for name, text in (('number', '1'), ('null', 'null'), ('object', '{}'), ('true', 'true'), ('array', '["a"]')):
+    case('json-metadata-value-' + name, DAMAGED, NO_STRING % ('k', 29, text), '{"__metadata__":{"k":%s},' % text + PLAIN[1:])
+case('json-metadata-tensor', DAMAGED, NO_STRING % ('shape', 47, '[1]'), one(key='"__metadata__"'))
 for name, first, second in (('twice', '{"k":"v"}', '{"k":"v"}'), ('twice-null', 'null', 'null')):
     text = '{"__metadata__":%s,"__metadata__":%s,' % (first, second) + PLAIN[1:]
     bad_json('metadata-' + name, "duplicate field '__metadata__'", at(text, second + ',' + PLAIN[1:]), text)

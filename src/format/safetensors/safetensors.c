@@ -346,6 +346,11 @@ static int take_tensor(struct safetensors_load *load, const struct json_text *ke
 
 /* ---- metadata ---- */
 
+static bool is_space(uint8_t c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
 static int keep_meta(struct safetensors_load *load, const struct json_text *name,
                      const struct json_text *value)
 {
@@ -375,6 +380,53 @@ static void note_metadata(struct safetensors_load *load, bool is_null)
                        "the metadata has no 'format', which some loaders refuse");
 }
 
+/* Returns how long the JSON value is that begins here: up to what ends a member. Strings in it are
+ * unescaped when it is parsed, so it is to be copied before. */
+static size_t value_bytes(const char *start, const char *end)
+{
+    const char *at = start;
+    unsigned depth = 0;
+    bool is_string = false;
+    for (; at < end && (is_string || depth > 0 || strchr(",}", *at) == NULL); at++) {
+        if (is_string && *at == '\\' && at + 1 < end)
+            at++;
+        else if (*at == '"')
+            is_string = !is_string;
+        else if (!is_string && (*at == '{' || *at == '['))
+            depth++;
+        else if (!is_string && (*at == '}' || *at == ']') && depth > 0)
+            depth--;
+    }
+    while (at > start && is_space((uint8_t)at[-1]))
+        at--;
+    return (size_t)(at - start);
+}
+
+/* A value that is not a string is one only by force: its JSON. */
+static int take_meta_value(struct safetensors_load *load, const struct json_text *name,
+                           struct json_text *ret)
+{
+    struct json *json = &load->json;
+    if (json_kind(json) == JSON_KIND_STRING)
+        return json_take_string(json, ret) ? 0 : fail_json(load, NULL);
+    const uint64_t at = SAFETENSORS_PREFIX + (uint64_t)json_offset(json);
+    *ret = (struct json_text){.n_bytes = value_bytes(json->at, json->end)};
+    ret->bytes = arena_copy(&load->catalog->arena, json->at, ret->n_bytes);
+    if (ret->bytes == NULL)
+        return catalog_fail_memory(load->catalog, load->err);
+    if (!json_skip(json))
+        return fail_json(load, NULL);
+    if (!load->context->force)
+        return wfs_fail(load->err, EBADMSG,
+                        "InvalidHeaderDeserialization: metadata '%s' at byte %" PRIu64
+                        ": expected a string, found %s; --force reads it as that text",
+                        quote(name).text, at, quote(ret).text);
+    if (tally_count(&load->tally, ST_META_TYPE))
+        tally_describe(&load->tally, &load->catalog->arena, WFS_MEDIUM, ST_META_TYPE,
+                       "metadata '%s' is not a string, but %s", quote(name).text, quote(ret).text);
+    return 0;
+}
+
 static int take_metadata(struct safetensors_load *load)
 {
     struct json *json = &load->json;
@@ -391,9 +443,9 @@ static int take_metadata(struct safetensors_load *load)
         int code = escape(load, &name, "metadata key");
         if (code < 0)
             return code;
-        if (!json_take_string(json, &value))
-            return fail_json(load, NULL);
-        code = keep_meta(load, &name, &value);
+        code = take_meta_value(load, &name, &value);
+        if (code == 0)
+            code = keep_meta(load, &name, &value);
         if (code < 0)
             return code;
     }
@@ -435,12 +487,6 @@ static int parse_header(struct safetensors_load *load)
         break;
     }
     return 0;
-}
-
-/* Parses it into entries, metadata and findings. */
-static bool is_space(uint8_t c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
 static size_t skip_space(const uint8_t *head, size_t i, size_t n_head)
@@ -496,6 +542,28 @@ static int check_length(const struct safetensors_load *load, uint64_t n_header)
     return 0;
 }
 
+/* JSON has no zeros. A file that was not written to its end, or not at all, has many. */
+static int check_zeros(const struct safetensors_load *load, uint8_t next)
+{
+    enum { N_MANY = 16 };
+    const char *start = load->header, *end = start + load->n_header;
+    const char *first = load->n_header == 0 ? NULL : memchr(start, 0, (size_t)load->n_header);
+    const char *last = first;
+    if (load->n_header == 0 && next != '{')
+        return wfs_fail(load->err, EMEDIUMTYPE,
+                        "InvalidHeaderDeserialization: the length of its header is 0: a failed "
+                        "download?");
+    while (last != NULL && last < end && *last == 0)
+        last++;
+    if (last - first < N_MANY)
+        return 0;
+    return wfs_fail(load->err, first == start ? EMEDIUMTYPE : EBADMSG,
+                    "InvalidHeaderDeserialization: invalid JSON in header: %s from byte %" PRIu64
+                    " on: a failed download?",
+                    wfs_count((uint64_t)(last - first), "zero").text,
+                    SAFETENSORS_PREFIX + (uint64_t)(first - start));
+}
+
 static int read_header(struct safetensors_load *load)
 {
     uint8_t prefix[SAFETENSORS_PREFIX];
@@ -505,7 +573,7 @@ static int read_header(struct safetensors_load *load)
                         wfs_count(load->source->n_bytes, "byte").text);
     if (source_read(load->source, 0, prefix, sizeof(prefix)) < 0)
         return wfs_fail(load->err, EIO, "cannot read the length of its header");
-    const int code = check_length(load, load->n_header = load_le64(prefix));
+    int code = check_length(load, load->n_header = load_le64(prefix));
     if (code < 0)
         return code;
     load->header = malloc(load->n_header > 0 ? (size_t)load->n_header : 1);
@@ -514,6 +582,12 @@ static int read_header(struct safetensors_load *load)
     if (source_read(load->source, sizeof(prefix), load->header, (size_t)load->n_header) < 0)
         return wfs_fail(load->err, EIO, "cannot read its header of %s",
                         wfs_count(load->n_header, "byte").text);
+    uint8_t next = '{'; /* an object follows, or nothing */
+    if (load->n_header == 0 && load->source->n_bytes > sizeof(prefix))
+        (void)!source_read(load->source, sizeof(prefix), &next, 1);
+    code = check_zeros(load, next);
+    if (code < 0)
+        return code;
     const size_t n_valid = utf8_valid(load->header, (size_t)load->n_header);
     if (n_valid < load->n_header)
         return wfs_fail(load->err, EBADMSG,

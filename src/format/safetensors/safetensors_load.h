@@ -28,6 +28,7 @@ enum st_finding {
     ST_LEADING,
     ST_PADDING,
     ST_META_DUPLICATE,
+    ST_META_TYPE,
     ST_META_EMPTY,
     ST_META_FORMAT,
     ST_DATA_START,

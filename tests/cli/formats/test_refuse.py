@@ -186,3 +186,41 @@ def rejects():
 def test_every_malformed_file_we_know_has_its_message(path, expect):
     code, message = expect.read_text().rstrip('\n').split('\n')
     assert weightfs('ls', path, code=int(code)).error == '%s: %s' % (path, message)
+
+
+@pytest.mark.parametrize('length, header, code, words', [
+    (0, b'data of tensors', EXIT_FOREIGN, 'the length of its header is 0: a failed download?'),
+    (200, bytes(200), EXIT_FOREIGN, '200 zeros from byte 8 on: a failed download?'),
+    (200, b'{"w":{"dtype":"F32",' + bytes(180), EXIT_DAMAGED, '180 zeros from byte 28 on: a failed download?'),
+    (40, b'{"w":' + bytes(30) + b'[1]}}', EXIT_DAMAGED, '30 zeros from byte 13 on: a failed download?'),
+])
+@pytest.mark.parametrize('options', [[], ['--force']])
+def test_zeros_in_a_header_are_a_failed_download(folder, length, header, code, words, options):
+    path = folder / 'model.safetensors'
+    path.write_bytes(length.to_bytes(8, 'little') + header + b'data')
+    assert words in weightfs('ls', *options, path, code=code).error
+
+
+# JSON of a value that is not a string, and the text that it becomes by force.
+NO_STRINGS = ['0', '-1.5e3', '[1, 2]', '[]', '{"a": "b,}\\\\\\"", "c": [{}]}', 'null', 'true', '["\\u00e9]"]']
+
+
+@pytest.mark.parametrize('text', NO_STRINGS)
+def test_metadata_that_is_not_a_string_is_named_and_read_by_force(folder, text):
+    head = '{"__metadata__":{"first":"1","odd": %s ,"last":"2"},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}' % text
+    path, out = folder / 'in.safetensors', folder / 'out.safetensors'
+    st.write_parts(path, [], head=head, tail=b'x')
+    error = weightfs('ls', path, code=EXIT_DAMAGED).error
+    assert "metadata 'odd' at byte 44: expected a string, found " in error and '--force' in error
+    assert "metadata 'odd' is not a string, but " in weightfs('check', '--force', path, code=None).stdout
+    weightfs('convert', '--force', path, out)
+    assert st.read(out).metadata == {'first': '1', 'odd': text, 'last': '2'} and weightfs('cat', out, 'w').raw == b'x'
+
+
+def test_check_names_keys_that_differ_in_case_only(folder):
+    path = folder / 'in.safetensors'
+    st.write(path, {key: ('U8', [1], b'x') for key in ('NORM.w', 'Norm.w', 'a.b', 'a_b', 'norm.w', 'normal.w')})
+    assert "info: the keys 'NORM.w' and 'Norm.w' differ in case only (and 1 more)" in weightfs('check', path).stdout.splitlines()
+    assert 'in case only' not in weightfs('check', '--exclude', '^[Nn]orm[.]', path).stdout
+    found = json.loads(weightfs('check', '--json', '--exclude', '^NORM', path).stdout)['findings']
+    assert "the keys 'Norm.w' and 'norm.w' differ in case only" in [row['text'] for row in found]

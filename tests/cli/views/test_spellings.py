@@ -245,3 +245,22 @@ def test_nothing_is_for_the_shell(place, empty):
         for name in os.listdir(folder):
             os.unlink(folder / name)
     assert wrong == []
+
+
+@pytest.mark.parametrize('option, text', [
+    ('split=qkv:a,,b', "split: name 2 of 'a,,b' is empty"), ('split=qkv:', "split: name 1 of '' is empty"), ('split=s/qkv/a,b,/', 'split: name 3 of'),
+    ('rename=m:', 'rename: NEW is empty'), ('rename=:m', 'rename: OLD is empty'),
+])
+def test_a_name_that_would_be_empty_is_refused(source, option, text):
+    assert text in weightfs('ls', '--' + option, source, code=EXIT_RULES).error
+
+
+@pytest.mark.parametrize('spelled, dtype', [('bf16', 'BF16'), ('BF16', 'BF16'), ('bfloat16', 'BF16'), ('Half', 'F16'), ('float8_e4m3fn', 'F8_E4M3'),
+                                            ('double', 'F64'), ('int64', 'I64'), ('uint32', 'U32'), ('f8_e5m2', 'F8_E5M2')])
+def test_a_dtype_is_spelled_alike_everywhere(tmp_path, spelled, dtype):
+    n = {'BF16': 2, 'F16': 2, 'F64': 8, 'I64': 8, 'U32': 4}.get(dtype, 1)
+    path = st.write(tmp_path / 'in.safetensors', {'raw': ('U8', [n], bytes(n)), 'w': ('F32', [1], bytes(4)), 'x': (dtype, [1], bytes(n))})
+    assert listing(path, '--cast', spelled)['w']['dtype'] == dtype
+    assert set(listing(path, '--where', 'dtype == ' + spelled)) == {'x'}
+    weightfs('edit', '--set', 'raw.dtype=' + spelled, '--set', 'raw.shape=1', path, tmp_path / 'out.safetensors')
+    assert listing(tmp_path / 'out.safetensors')['raw']['dtype'] == dtype

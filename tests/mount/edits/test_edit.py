@@ -574,3 +574,11 @@ def test_the_mount_is_its_own_context(sample, folder):
     with Mount(sample, folder / 'mnt') as mnt:
         assert os.listdir(mnt.path)
     assert os.listdir(folder / 'mnt') == []
+
+
+@pytest.mark.parametrize('spelled, dtype', [('f32', b'F32'), ('int32', b'I32'), ('Float', b'F32')])
+def test_a_dtype_is_set_as_it_is_spelled_for_a_cast(edit, spelled, dtype):
+    tool('setfattr', '-n', 'user.weightfs.dtype', '-v', spelled, edit / 'pooler/dense/bias')
+    assert os.getxattr(edit / 'pooler/dense/bias', 'user.weightfs.dtype') == dtype
+    with pytest.raises(OSError):
+        os.setxattr(edit / 'pooler/dense/bias', 'user.weightfs.dtype', b'f33')
