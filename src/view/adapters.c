@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_index.h"
 #include "view/pass.h"
 
 static bool is_adapting(const struct pass *pass)
@@ -236,6 +237,85 @@ static void make_notice(struct pass *pass)
     report->has_failed = report->has_failed || report->notice == NULL;
 }
 
+/* Modules of Burn whose parts PyTorch has in one tensor: the keys by which one is known. */
+static const struct {
+    const char *name, *fused, *keys[4];
+} joined[] = {
+    {"Lstm", "weight_ih_l0, weight_hh_l0", {"cell_gate.hidden_transform.weight"}},
+    {"Gru", "weight_ih_l0, weight_hh_l0", {"reset_gate.hidden_transform.weight"}},
+    {"MultiHeadAttention",
+     "in_proj_weight",
+     {"query.weight", "key.weight", "value.weight", "output.weight"}},
+};
+
+enum { N_JOINED = sizeof(joined) / sizeof(*joined), N_KEYS = 4 };
+
+/* Returns the bytes of the path of the module that the key is one of, with its dot; SIZE_MAX: none.
+ */
+static size_t path_before(const char *key, const char *end)
+{
+    const size_t n_key = strlen(key), n_end = strlen(end);
+    const size_t n_path = n_key < n_end ? 0 : n_key - n_end;
+    return strcmp(key + n_path, end) == 0 && (n_path == 0 || key[n_path - 1] == '.') ? n_path
+                                                                                     : SIZE_MAX;
+}
+
+/* Returns 1 or 0: whether a module of that kind is at the start of the key. -ENOMEM. */
+static int has_module(const struct text_index *keys, const char *key, size_t n_path, size_t kind)
+{
+    for (size_t i = 1; i < N_KEYS && joined[kind].keys[i] != NULL; i++) {
+        autofree char *other = NULL;
+        const int n = asprintf(&other, "%.*s%s", (int)n_path, key, joined[kind].keys[i]);
+        if (n < 0 || text_index_find(keys, other, (size_t)n) == TEXT_INDEX_NONE)
+            return n < 0 ? -ENOMEM : 0;
+    }
+    return 1;
+}
+
+/* Notes modules of a kind that are left in parts. */
+static int notice_parts(const struct pass *pass, const struct text_index *keys, size_t kind)
+{
+    const struct item *first = NULL;
+    size_t n = 0;
+    for_items(item, pass)
+    {
+        const char *key = item->tensor.key;
+        const size_t n_path = path_before(key, joined[kind].keys[0]);
+        const int code = n_path == SIZE_MAX ? 0 : has_module(keys, key, n_path, kind);
+        if (code < 0)
+            return wfs_fail_memory(pass->err);
+        first = first == NULL && code > 0 ? item : first;
+        n += (size_t)code;
+    }
+    if (n == 0)
+        return 0;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "is part of the module %s of Burn, which stays in parts%s: PyTorch has them in one "
+             "tensor (%s), which is not made",
+             joined[kind].name, pass_more(n).text, joined[kind].fused);
+    report_add_line(pass->report, REPORT_NOTICES,
+                    &(struct report_line){{first->tensor.key, text}, true});
+    return 0;
+}
+
+static int notice_all_parts(const struct pass *pass)
+{
+    cleanup(text_index_done) struct text_index keys = {0};
+    uint32_t number;
+    int code = 0;
+    if (pass->to != TO_TORCH || pass->layout == LAYOUT_TORCH)
+        return 0;
+    for_items(item, pass)
+    {
+        if (text_index_add(&keys, item->tensor.key, strlen(item->tensor.key), &number) < 0)
+            return wfs_fail_memory(pass->err);
+    }
+    for (size_t kind = 0; kind < N_JOINED && code == 0; kind++)
+        code = notice_parts(pass, &keys, kind);
+    return code;
+}
+
 int pass_adapters(struct pass *pass)
 {
     if (!is_adapting(pass))
@@ -247,7 +327,8 @@ int pass_adapters(struct pass *pass)
         if (code < 0)
             return code;
     }
-    const int code = pass->view->is_strict ? refuse_guesses(pass) : 0;
+    int code = pass->view->is_strict ? refuse_guesses(pass) : 0;
+    code = code < 0 ? code : notice_all_parts(pass);
     if (code < 0 || pass->like != NULL)
         return code;
     for_items(item, pass)

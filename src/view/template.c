@@ -385,6 +385,19 @@ static void notice_variants(const struct pass *pass)
         report_add(pass->report, REPORT_NOTICES, "missing", text);
 }
 
+/* Returns whether PyTorch has parts of a recurrent module or an attention in a tensor of that key.
+ */
+static bool is_fused(const char *key)
+{
+    static const char *const starts[] = {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l",
+                                         "in_proj_"};
+    const char *leaf = key_leaf(key);
+    bool is_one = false;
+    for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++)
+        is_one = is_one || strncmp(leaf, starts[i], strlen(starts[i])) == 0;
+    return is_one;
+}
+
 static int verdict(const struct pass *pass)
 {
     const struct report_lines *errors = &pass->report->lists[REPORT_ERRORS];
@@ -396,8 +409,10 @@ static int verdict(const struct pass *pass)
     if (missing->n_lines == 0 || pass->view->is_partial)
         return 0;
     const char *suggestion = missing->lines[0].texts[1];
-    char hint[WFS_QUOTE_MAX + 32] = "";
-    if (suggestion != NULL)
+    char hint[WFS_QUOTE_MAX + 96] = "";
+    if (pass->to == TO_TORCH && pass->layout == LAYOUT_BURN && is_fused(missing->lines[0].texts[0]))
+        snprintf(hint, sizeof(hint), " (Burn has it in parts, which are not joined)");
+    else if (suggestion != NULL)
         snprintf(hint, sizeof(hint), " (did you mean '%s'?)", wfs_quote(suggestion).text);
     return wfs_fail(pass->err, EINVAL,
                     "like: %s missing, first '%s'%s; use the option 'partial' to accept that",

@@ -105,3 +105,31 @@ def test_a_file_of_burn_with_names_of_pytorch_asks_for_these_as_like(tmp_path):
     source = write_burn(tmp_path / 'in.bpk', {'fc.weight': ([2, 2], f32(1, 2, 3, 4)), 'norm.gamma': ([2], bytes(8))})
     like = write_burn(tmp_path / 'like.bpk', {'fc.weight': ([2, 2], bytes(16)), 'norm.weight': ([2], bytes(8))})
     assert shown(source, '--like', like) == {'fc.weight': ([2, 2], f32(1, 3, 2, 4)), 'norm.weight': ([2], bytes(8))}
+
+
+# ---- what PyTorch has in one tensor
+
+PARTS = {'Lstm': ['cell_gate.hidden_transform.weight'], 'Gru': ['reset_gate.hidden_transform.weight'],
+         'MultiHeadAttention': [part + '.weight' for part in ('query', 'key', 'value', 'output')]}
+
+
+@pytest.mark.parametrize('kind', PARTS)
+@pytest.mark.parametrize('prefixes', [('',), ('a.b.', 'c.')], ids=['root', 'two'])
+@pytest.mark.parametrize('suffix', ['.bpk', '.mpk'])
+def test_modules_that_stay_in_parts_are_named(tmp_path, kind, prefixes, suffix):
+    keys = [prefix + part for prefix in prefixes for part in PARTS[kind]]
+    tensors = {key: ([2, 2], bytes(16)) for key in keys}
+    path = write_burn(tmp_path / ('in' + suffix), {**tensors, 'norm.gamma': ([2], bytes(8))})
+    notice, = [n for n in json.loads(weightfs('plan', '--json', '--to=torch', path, has_notices=True).stdout)['notices']]
+    assert notice['about'] == keys[0] and 'module %s of Burn' % kind in notice['text'] and ('1 more' in notice['text']) == (len(prefixes) == 2)
+    assert json.loads(weightfs('plan', '--json', '--to=burn', path).stdout)['notices'] == []
+    if len(keys) > len(prefixes):
+        path = write_burn(tmp_path / ('in' + suffix), {**{key: tensors[key] for key in keys[:-1]}, 'norm.gamma': ([2], bytes(8))})
+        assert len(json.loads(weightfs('plan', '--json', '--to=torch', path, has_notices=True).stdout)['notices']) == len(prefixes) - 1
+
+
+@pytest.mark.parametrize('fused', ['weight_ih_l0', 'bias_hh_l1_reverse', 'in_proj_weight'])
+def test_a_missing_tensor_that_burn_has_in_parts_is_explained(tmp_path, fused):
+    source = write_burn(tmp_path / 'in.bpk', {'rnn.gate.weight': ([4], bytes(16)), 'norm.gamma': ([2], bytes(8))})
+    like = st.write(tmp_path / 'like.safetensors', {'rnn.' + fused: ('F32', [4], bytes(16)), 'norm.weight': ('F32', [2], bytes(8))})
+    assert 'Burn has it in parts' in weightfs('ls', '--like', like, source, code=EXIT_RULES).error
