@@ -81,15 +81,20 @@ static void apply(const struct wfs_patch *patch)
     wfs_catalog_free(catalog);
 }
 
-static void write_and_read(const struct wfs_patch *patch)
+/* What is written can be read, and gives the same list again. */
+static void write_and_read(const struct wfs_patch *patch, bool has_digests)
 {
-    struct wfs_catalog *file;
+    struct wfs_catalog *file, *second;
     struct wfs_patch *again;
     struct wfs_error err = {0};
-    demand(wfs_patch_file(patch, true, &file, &err) == 0);
+    demand(wfs_patch_file(patch, has_digests, &file, &err) == 0);
     demand(wfs_patch_parse(file, &again, &err) == 0);
     demand(wfs_patch_n_edits(again) == wfs_patch_n_edits(patch));
+    demand(wfs_patch_file(again, has_digests, &second, &err) == 0);
+    const struct wfs_text *a = wfs_catalog_meta(file), *b = wfs_catalog_meta(second);
+    demand(a->n_bytes == b->n_bytes && memcmp(a->value, b->value, a->n_bytes) == 0);
     wfs_patch_free(again);
+    wfs_catalog_free(second);
     wfs_catalog_free(file);
 }
 
@@ -103,7 +108,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (code == 0) {
         uint64_t n = 0;
         demand(wfs_patch_each(patch, count_line, &n) == 0 && n == wfs_patch_n_edits(patch));
-        write_and_read(patch);
+        write_and_read(patch, true);
+        write_and_read(patch, false);
         apply(patch);
         wfs_patch_free(patch);
     }

@@ -46,6 +46,7 @@ good('good', tensors=[
      metadata=[{'name': 'a', 'was': None, 'value': 'b'}, {'name': 'c', 'was': 'd', 'value': None}])
 good('good-swap', tensors=[{'from': 'step', 'to': 'packed', 'place': 'head.mask'}, {'from': 'packed', 'to': 'step', 'place_of_value': 'x'},
                            {'from': 'a\\x00', 'to': 'b\\x0a'}])
+good('good-digest-only', tensors=[{'from': 'a', **NEW, 'was': {'xxh3': '0123456789abcdef'}}, {'from': 'b', 'to': None, 'was': {'dtype': 'F32'}}])
 
 raw('empty', LIST + 'the text ends too early at byte 0', b'')
 raw('not-json', LIST + 'expected an object at byte 0', 'version 1')
