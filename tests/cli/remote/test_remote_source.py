@@ -51,13 +51,31 @@ def test_only_a_url_loads_what_fetches(files, serve):
 
 def test_without_the_module_a_url_is_refused_in_one_line(files):
     """The program is copied without it, as a package may do. One that is installed here too has it."""
-    shutil.copy(program.COMMAND[-1], files / 'weightfs')
     folder = os.path.dirname(os.path.realpath(program.COMMAND[-1]))
-    done = program.tool(files / 'weightfs', 'ls', 'http://127.0.0.1:1/x', code=None, env={**os.environ, 'LD_LIBRARY_PATH': folder})
+    for name in ('weightfs', 'libweightfs.so.0'):
+        shutil.copy(os.path.join(folder, name), files / name)
+    done = program.tool(files / 'weightfs', 'ls', 'http://127.0.0.1:1/x', code=None, env={**os.environ, 'LD_LIBRARY_PATH': files})
     if 'cannot connect' in done.stderr:
         pytest.skip('weightfs is installed here')
     assert done.code == EXIT_UNSUPPORTED and done.stderr.count('\n') == 1
     assert 'URLs cannot be read: ' in done.stderr and 'weightfs-fetch.so' in done.stderr
+
+
+def test_a_module_beside_the_program_is_not_loaded(files):
+    """It may have been downloaded to the same folder. The library, here in another one, is what the program trusts."""
+    folder = os.path.dirname(os.path.realpath(program.COMMAND[-1]))
+    library = files / 'library'
+    library.mkdir()
+    shutil.copy(os.path.join(folder, 'libweightfs.so.0'), library)
+    shutil.copy(program.COMMAND[-1], files / 'weightfs')
+    shutil.copy(os.path.join(folder, 'weightfs-fetch.so'), files)
+    for copy, is_found in ((None, False), (library, True)):
+        if copy is not None:
+            shutil.copy(os.path.join(folder, 'weightfs-fetch.so'), copy)
+        env = {**os.environ, 'LD_LIBRARY_PATH': library, 'LD_DEBUG': 'files', 'LD_DEBUG_OUTPUT': str(files / 'log')}
+        program.tool(files / 'weightfs', 'ls', '--retries=0', 'http://127.0.0.1:1/x', code=None, env=env)
+        text = ''.join(log.read_text() for log in files.glob('log.*'))
+        assert str(files / 'weightfs-fetch.so') not in text and (str(library / 'weightfs-fetch.so') in text) == is_found
 
 
 def test_a_tensor_of_a_url_costs_its_bytes_and_little_more(files, serve):
