@@ -12,7 +12,7 @@
 
 #define WFS_ERROR_TEXT_MAX 2048
 #define WFS_QUOTE_MAX 512
-#define WFS_ESCAPE_MAX 8
+#define WFS_ESCAPE_MAX 16
 
 /* How text is made fit for a terminal. */
 enum wfs_escape {
@@ -56,8 +56,9 @@ void wfs_format(char *ret, size_t n_room, const char *format, va_list args)
 
 /*
  * Takes the character at the front, and writes it to ret as it may be shown, NUL behind: bytes that
- * are not UTF-8, control characters, line separators and what changes the direction of text become
- * \xHH for each byte, \uHHHH in JSON. Returns how many bytes were taken. n_bytes is not 0.
+ * are not UTF-8, control characters, line separators, what changes the direction of text and what
+ * shows nothing become \xHH for each byte, \uHHHH in JSON. Returns how many bytes were taken.
+ * n_bytes is not 0.
  */
 size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char ret[WFS_ESCAPE_MAX]);
 

@@ -45,11 +45,21 @@ int wfs_fail_memory(struct wfs_error *err)
     return wfs_fail(err, ENOMEM, "out of memory");
 }
 
-/* C1 controls, line and paragraph separators, marks and controls of direction, and the BOM. */
+/* C1 controls, line and paragraph separators, and all that shows nothing by itself (as of the
+ * property Default_Ignorable_Code_Point): marks of direction, joiners, fillers, tags. */
 static bool is_control(uint32_t c)
 {
-    return (c >= 0x80 && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
-           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+    static const uint32_t ranges[][2] = {
+        {0x80, 0x9f},       {0xad, 0xad},      {0x34f, 0x34f},   {0x61c, 0x61c},
+        {0x115f, 0x1160},   {0x17b4, 0x17b5},  {0x180b, 0x180f}, {0x200b, 0x200f},
+        {0x2028, 0x202e},   {0x2060, 0x206f},  {0x3164, 0x3164}, {0xfe00, 0xfe0f},
+        {0xfeff, 0xfeff},   {0xffa0, 0xffa0},  {0xfff0, 0xfffb}, {0x1bca0, 0x1bca3},
+        {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(*ranges); i++) {
+        if (c >= ranges[i][0] && c <= ranges[i][1])
+            return true;
+    }
+    return false;
 }
 
 enum { N_ESCAPE = 4 }; /* characters of "\xHH" */
@@ -84,7 +94,11 @@ size_t wfs_escape(enum wfs_escape how, const char *bytes, size_t n_bytes, char r
         return n;
     }
     if (how == WFS_ESCAPE_JSON) {
-        snprintf(ret, WFS_ESCAPE_MAX, "\\u%04x", (unsigned)(c & 0xffff));
+        if (c < 0x10000)
+            snprintf(ret, WFS_ESCAPE_MAX, "\\u%04x", (unsigned)c);
+        else
+            snprintf(ret, WFS_ESCAPE_MAX, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (c >> 10)),
+                     (unsigned)(0xdc00 | (c & 0x3ff)));
         return n > 0 ? n : 1;
     }
     snprintf(ret, WFS_ESCAPE_MAX, "\\x%02x", (unsigned char)bytes[0]);

@@ -34,17 +34,28 @@ static bool is_http(const char *scheme)
     return scheme != NULL && (strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0);
 }
 
+/* Returns whether the name of a network interface has only characters that RFC 6874 lets it have.
+ */
+static bool is_zone(const char *zone)
+{
+    while (isalnum((unsigned char)*zone) || (*zone != '\0' && strchr("-._~", *zone) != NULL))
+        zone++;
+    return *zone == '\0';
+}
+
 /* Takes a parsed URL apart. */
 static int take_apart(CURLU *handle, struct http_url *url)
 {
-    autofree char *scheme = NULL, *port = NULL;
+    autofree char *scheme = NULL, *port = NULL, *zone = NULL;
     if (get_part(handle, CURLUPART_SCHEME, 0, &scheme) < 0 ||
         get_part(handle, CURLUPART_PORT, CURLU_DEFAULT_PORT, &port) < 0 ||
         get_part(handle, CURLUPART_HOST, 0, &url->host) < 0 ||
+        get_part(handle, CURLUPART_ZONEID, 0, &zone) < 0 ||
         get_part(handle, CURLUPART_USER, CURLU_URLDECODE, &url->user) < 0 ||
         get_part(handle, CURLUPART_PASSWORD, CURLU_URLDECODE, &url->password) < 0)
         return -ENOMEM;
-    if (!is_http(scheme) || url->host == NULL || *url->host == '\0')
+    if (!is_http(scheme) || url->host == NULL || *url->host == '\0' ||
+        (zone != NULL && !is_zone(zone)))
         return -EINVAL;
     for (char *c = url->host; *c != '\0'; c++)
         *c = (char)tolower((unsigned char)*c);

@@ -44,6 +44,8 @@ NAMES = [
     ('http://h:-1/x', None, EXIT_USAGE, PORT),
     ('http://h:http/x', None, EXIT_USAGE, PORT),
     ('http://::1/x', None, EXIT_USAGE, PORT),
+    ('http://[fe80::1%25l o]/x', None, EXIT_USAGE, 'the URL is not well-formed'),
+    ('http://[fe80::1%25lo\r\nX: y]/x', 'http://[fe80::1%25lo\\x0d\\x0aX: y]/x', EXIT_USAGE, 'the URL is not well-formed'),
     ('http://[::1/x', None, EXIT_USAGE, 'the URL is not well-formed: Bad IPv6 address'),
     ('http://münchen.example/x', None, EXIT_USAGE, 'the host has letters that are not ASCII: write it as xn--...'),
     ('http:/h/x', None, EXIT_SOURCE, "cannot open it: No such file or directory; a URL has '://' after its scheme"),

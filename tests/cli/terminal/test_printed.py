@@ -9,7 +9,10 @@ from wfs_testlib import pth, st
 from wfs_testlib.program import EXIT_RULES, EXIT_USAGE, weightfs
 
 EVIL = 'w\x1b[31m\x7f\x9b1m\r\n\x85\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\xe9'
-ACTED_ON = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]')
+# Shows nothing: joiners and fillers, variations, tags.
+EVIL += '\xad\u200b\u200c\u200d\u2060\u2064\u3164\ufe0f\ufff9\U000e0001\U000e0041\U000e0100'
+ACTED_ON = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\xad\u200b-\u200d\u3164\ufe0f\ufff9'
+                      '\U000e0000-\U000e0fff]')
 
 VERBS = {
     'ls': ['ls'], 'ls as JSON': ['ls', '--json'], 'ls as a tree': ['ls', '--tree'], 'ls in long': ['ls', '--long'],
