@@ -120,14 +120,11 @@ struct wfs_tensor {
     struct wfs_shape shape;
     uint64_t n_bytes; /* as shown */
     struct wfs_stored stored;
-    uint8_t dtype;             /* enum wfs_dtype as shown */
-    bool has_nul;              /* its key has one in the file, and is escaped here */
-    uint32_t value;            /* in the graph of values that it came from; 0: none */
-    uint32_t place;            /* where it was in that graph; 0: nowhere */
-    const struct source *home; /* the shard that it is in or takes the place of; NULL: none */
-    const char *origin;        /* key in the file; NULL: the same as key */
-    const char *changes;       /* what the view did and why, as text; NULL: nothing */
-    const char *trouble;       /* why it cannot be read; NULL: it can */
+    uint8_t dtype;       /* enum wfs_dtype as shown */
+    uint32_t place;      /* number of where it was in what was loaded; 0: nowhere */
+    const char *origin;  /* key in the file; NULL: the same as key */
+    const char *changes; /* what the view did and why, as text; NULL: nothing */
+    const char *trouble; /* why it cannot be read; NULL: it can */
     const struct wfs_text *attrs;
 };
 

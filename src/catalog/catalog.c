@@ -175,6 +175,14 @@ uint64_t catalog_stamp(const struct wfs_tensor *tensor)
     return hash_bytes(facts, sizeof(facts), hash_seed());
 }
 
+const struct source *catalog_home(const struct wfs_catalog *catalog,
+                                  const struct wfs_tensor *tensor)
+{
+    const struct wfs_catalog *loaded = catalog->own->owner;
+    const bool has_home = catalog->values.n_places == 0 && tensor->place != 0;
+    return has_home ? loaded->sources.list[tensor->place - 1] : NULL;
+}
+
 void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
 {
     struct catalog_value *list = to->values.list;

@@ -15,7 +15,9 @@
 #include "value/value.h"
 
 /*
- * Where in the graph something lies that has a name: a tensor, a value, or a container of them.
+ * Where in the graph something lies that has a name: a tensor, a value, or a container of them. In
+ * a checkpoint of several files, whose graphs stay behind, the place of a tensor is the number of
+ * its file, from 1: see catalog_home.
  * Places are numbered from 1 in the order of the listing; all that is in a container follows it.
  * They describe what was loaded and never change: a tensor or value that is renamed, replaced or
  * changed keeps its place, a new one has none (0), and a place that nobody has is that of one that
@@ -190,6 +192,17 @@ bool catalog_is_attribute(const struct wfs_catalog *catalog, uint32_t place);
 /* Returns the place of the tensor that the one at this place is an attribute or a part of; 0:
  * none. */
 uint32_t catalog_tensor_around(const struct wfs_catalog *catalog, uint32_t place);
+
+/* Returns the place of the tensor in the graph; 0: it has none. */
+static inline uint32_t catalog_place(const struct wfs_catalog *catalog,
+                                     const struct wfs_tensor *tensor)
+{
+    return tensor->place > catalog->values.n_places ? 0 : tensor->place;
+}
+
+/* Returns the file of several that the tensor is in or takes the place of; NULL: none. */
+const struct source *catalog_home(const struct wfs_catalog *catalog,
+                                  const struct wfs_tensor *tensor);
 
 /* Returns a hash of what a tensor is and where its elements lie. */
 uint64_t catalog_stamp(const struct wfs_tensor *tensor);

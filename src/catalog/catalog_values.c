@@ -19,11 +19,16 @@
 
 enum { MAX_DEPTH = 256, MAX_NAMED = 10 };
 
-/* Positions of the tensors in the catalog, by the value that they came from. */
+/* Returns the value that a tensor of the catalog came from. */
+static uint32_t value_of(const struct wfs_catalog *catalog, uint32_t i)
+{
+    const uint32_t place = catalog_place(catalog, &catalog->tensors[i]);
+    return place == 0 ? 0 : catalog->values.places[place].id;
+}
+
 static int by_value(const void *a, const void *b, void *ctx)
 {
-    const struct wfs_tensor *tensors = ctx;
-    const uint32_t x = tensors[*(const uint32_t *)a].value, y = tensors[*(const uint32_t *)b].value;
+    const uint32_t x = value_of(ctx, *(const uint32_t *)a), y = value_of(ctx, *(const uint32_t *)b);
     return (x > y) - (x < y);
 }
 
@@ -39,25 +44,25 @@ static void sort_tensors(struct catalog_writer *writer)
         writer->tensors[i] = (uint32_t)i;
     writer->n_tensors = catalog->n_tensors;
     qsort_r(writer->tensors, writer->n_tensors, sizeof(*writer->tensors), by_value,
-            catalog->tensors);
+            (void *)(uintptr_t)catalog);
 }
 
 static const char *tensor_key(struct json_writer *json, uint32_t id)
 {
     struct catalog_writer *writer = (struct catalog_writer *)json; /* its first field */
-    const struct wfs_tensor *tensors = writer->catalog->tensors;
+    const struct wfs_catalog *catalog = writer->catalog;
     if (writer->tensors == NULL)
         sort_tensors(writer);
     size_t low = 0, high = writer->n_tensors;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (tensors[writer->tensors[middle]].value < id)
+        if (value_of(catalog, writer->tensors[middle]) < id)
             low = middle + 1;
         else
             high = middle;
     }
-    const bool is_found = low < writer->n_tensors && tensors[writer->tensors[low]].value == id;
-    return is_found ? tensors[writer->tensors[low]].key : NULL;
+    const bool is_found = low < writer->n_tensors && value_of(catalog, writer->tensors[low]) == id;
+    return is_found ? catalog->tensors[writer->tensors[low]].key : NULL;
 }
 
 static void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog)

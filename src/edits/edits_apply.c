@@ -489,9 +489,10 @@ static int add_tensor(struct application *all, const struct item *item)
     if (item->edit != NULL && change(all, item->edit, base, tensor) < 0)
         return wfs_fail_memory(all->err);
     tensor->key = item->key;
-    tensor->place = item->order < wfs_catalog_n_tensors(all->to)
-                        ? wfs_catalog_tensor(all->to, item->order)->place
-                        : 0;
+    if (all->to->values.n_places > 0) /* of several files, a copy stays in that of its base */
+        tensor->place = item->order < wfs_catalog_n_tensors(all->to)
+                            ? wfs_catalog_tensor(all->to, item->order)->place
+                            : 0;
     if (tensor->trouble != NULL)
         return wfs_fail(all->err, EIO, "'%s' cannot be read: %s", wfs_quote(tensor->key).text,
                         tensor->trouble);

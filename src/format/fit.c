@@ -271,7 +271,7 @@ static int tell_unshown(struct fitting *fitting, const struct wfs_shards *set)
 static bool is_dequantized(const struct fitting *fitting, const struct wfs_tensor *tensor)
 {
     return tensor->dtype != WFS_OPAQUE && wfs_tensor_attr(tensor, "quantization") != NULL &&
-           !(keeps_objects(fitting) && tensor->place != 0);
+           !(keeps_objects(fitting) && catalog_place(fitting->catalog, tensor) != 0);
 }
 
 /* set: what is written, or NULL when that is one file. */
@@ -284,7 +284,8 @@ static int tell_quantization(struct fitting *fitting, const struct wfs_shards *s
     int code = 0;
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
-        if (is_dequantized(fitting, tensor) && (set == NULL || !is_taken_whole(set, tensor->home)))
+        if (is_dequantized(fitting, tensor) &&
+            (set == NULL || !is_taken_whole(set, catalog_home(catalog, tensor))))
             code = tell(fitting, WFS_FIT_QUANTIZATION, tensor->key, why);
     }
     return code;

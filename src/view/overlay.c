@@ -82,11 +82,9 @@ static void cover(struct laying *laying, struct wfs_tensor *covered,
         line.texts[4] = is;
     }
     report_add_line(laying->report, REPORT_COVERED, &line);
-    const struct wfs_tensor before = *covered;
+    const uint32_t place = covered->place;
     *covered = *tensor;
-    covered->value = before.value;
-    covered->place = before.place;
-    covered->home = before.home;
+    covered->place = place;
     covered->changes = laying->change;
     laying->n_covered++;
 }
@@ -97,8 +95,7 @@ static int add(struct laying *laying, const struct wfs_tensor *tensor)
     if (added == NULL)
         return wfs_fail_memory(laying->err);
     *added = *tensor;
-    added->value = added->place = 0; /* numbers in the graph of the overlay */
-    added->home = NULL;
+    added->place = 0; /* it is a number in the overlay */
     added->changes = laying->change;
     laying->n_added++;
     return add_key(laying, laying->catalog->n_tensors - 1);

@@ -22,8 +22,7 @@ const struct item *pass_base(const struct pass *pass, const struct item *item)
 /* Returns the place of the tensor that the item is an attribute of; 0: none. */
 static uint32_t base_place(const struct pass *pass, const struct item *item)
 {
-    const uint32_t place = item->tensor.place;
-    return place > pass->catalog->values.n_places ? 0 : catalog_tensor_around(pass->catalog, place);
+    return catalog_tensor_around(pass->catalog, catalog_place(pass->catalog, &item->tensor));
 }
 
 int pass_attributes(struct pass *pass)
@@ -39,8 +38,7 @@ int pass_attributes(struct pass *pass)
     if (numbers == NULL)
         return wfs_fail_memory(pass->err);
     for (size_t i = 0; i < n_items; i++)
-        if (items[i].tensor.place <= catalog->values.n_places)
-            numbers[items[i].tensor.place] = (uint32_t)i + 1;
+        numbers[catalog_place(catalog, &items[i].tensor)] = (uint32_t)i + 1;
     numbers[0] = 0;
     for (size_t i = 0; i < n_items; i++)
         items[i].base = numbers[base_place(pass, &items[i])];

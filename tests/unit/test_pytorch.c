@@ -105,7 +105,9 @@ static void shared_containers_are_listed_each_time(void)
     check_uint(wfs_catalog_n_tensors(catalog), 2);
     check_str(wfs_catalog_tensor(catalog, 0)->key, "model.w");
     check_str(wfs_catalog_tensor(catalog, 1)->key, "ema.w");
-    check_uint(wfs_catalog_tensor(catalog, 0)->value, wfs_catalog_tensor(catalog, 1)->value);
+    const struct catalog_place *places = catalog->values.places;
+    check_uint(places[wfs_catalog_tensor(catalog, 0)->place].id,
+               places[wfs_catalog_tensor(catalog, 1)->place].id);
     wfs_catalog_free(catalog);
 }
 

@@ -584,7 +584,8 @@ static void take_tensor(struct burnpack_load *load, const struct cbor_span *key)
         stop(load, code < 0 ? code : wfs_fail_memory(load->err));
         return;
     }
-    draft.tensor->has_nul = escape(load, &draft.key, "key");
+    if (escape(load, &draft.key, "key"))
+        draft.tensor->changes = nul_key_mark;
     draft.tensor->key = arena_copy(&load->catalog->arena, draft.key.bytes, draft.key.n_bytes);
     draft.tensor->stored.source = load->source;
     if (draft.tensor->key == NULL)

@@ -105,15 +105,19 @@ int nul_key_escape(bool is_allowed, struct arena *arena, const char **bytes, siz
     return 1;
 }
 
+const char nul_key_mark[] = "its key has a NUL";
+
 int nul_key_settle(bool is_shown, struct wfs_catalog *catalog)
 {
     size_t n_kept = 0, n_found = 0;
     const char *first = NULL;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const struct wfs_tensor *tensor = &catalog->tensors[i];
-        n_found += tensor->has_nul;
-        first = first == NULL && tensor->has_nul ? tensor->key : first;
-        if (!tensor->has_nul || is_shown)
+        struct wfs_tensor *tensor = &catalog->tensors[i];
+        const bool has_nul = tensor->changes == nul_key_mark;
+        n_found += has_nul;
+        first = first == NULL && has_nul ? tensor->key : first;
+        tensor->changes = has_nul ? NULL : tensor->changes;
+        if (!has_nul || is_shown)
             catalog->tensors[n_kept++] = *tensor;
     }
     catalog->n_tensors = n_kept;

@@ -42,8 +42,11 @@ void names_done(struct names *names);
  */
 int nul_key_escape(bool is_allowed, struct arena *arena, const char **bytes, size_t *n_bytes);
 
-/* Removes the tensors with an escaped key (has_nul) unless they are shown, and adds a finding
- * about them. -ENOMEM. */
+/* The changes of a tensor whose key was escaped, until it is settled. */
+extern const char nul_key_mark[];
+
+/* Removes the tensors with an escaped key unless they are shown, and adds a finding about them.
+ * -ENOMEM. */
 int nul_key_settle(bool is_shown, struct wfs_catalog *catalog);
 
 #endif

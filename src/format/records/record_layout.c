@@ -242,7 +242,7 @@ static void put_shape(struct plan *plan, const struct wfs_shape *shape)
 static uint32_t loaded_dtype(const struct plan *plan, const struct wfs_tensor *tensor)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    if (!plan->is_record || tensor->place == 0 || tensor->place > catalog->values.n_places ||
+    if (!plan->is_record || catalog_place(catalog, tensor) == 0 ||
         catalog->values.places[tensor->place].stamp != catalog_stamp(tensor))
         return 0;
     const uint32_t id = catalog->values.places[tensor->place].id;

@@ -267,7 +267,7 @@ bool record_outline_is_parameter(const struct record_outline *outline,
 {
     const bool has_id = wfs_tensor_attr(tensor, "param_id") != NULL;
     return !outline->catalog->output.is_state &&
-           (has_id || !outline->is_record || tensor->place == 0);
+           (has_id || !outline->is_record || catalog_place(outline->catalog, tensor) == 0);
 }
 
 static uint8_t kind_of(const struct record_outline *outline, uint32_t id)

@@ -573,7 +573,6 @@ int record_tensor_add(struct record_load *load, uint32_t id, uint32_t place, con
         return wfs_fail_memory(load->err);
     *tensor = draft.tensor;
     tensor->key = key;
-    tensor->value = id;
     tensor->place = place;
     load->catalog->values.places[place].stamp = catalog_stamp(tensor);
     return 0;

@@ -5,6 +5,7 @@
  * Then they become tensors. With `force` what does not fit is noted, and read as far as it can be.
  */
 #include "base/bytes.h"
+#include "format/core/keys.h"
 #include "format/safetensors/safetensors_load.h"
 
 #include <errno.h>
@@ -265,7 +266,7 @@ int safetensors_entries_fill(struct safetensors_load *load)
         note_tensor(load, i);
         place(load, entry, tensor);
         tensor->key = arena_copy(&catalog->arena, entry->key, entry->n_key);
-        tensor->has_nul = entry->has_nul;
+        tensor->changes = entry->has_nul ? nul_key_mark : NULL;
         tensor->shape = shape_of(entry);
         tensor->dtype = tensor->stored.dtype = entry->dtype;
         if (tensor->key == NULL)

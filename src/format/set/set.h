@@ -11,8 +11,8 @@
 
 #include "format/core/format.h"
 
-/* Adds a tensor of another catalog, whose graph stays behind: its value and place are numbers in
- * that. Returns NULL when out of memory. */
+/* Adds a tensor of another catalog, whose graph stays behind: its place is a number in that.
+ * Returns NULL when out of memory. */
 static inline struct wfs_tensor *set_add_tensor(struct wfs_catalog *catalog,
                                                 const struct wfs_tensor *tensor)
 {
@@ -20,7 +20,7 @@ static inline struct wfs_tensor *set_add_tensor(struct wfs_catalog *catalog,
     if (added == NULL)
         return NULL;
     *added = *tensor;
-    added->value = added->place = 0;
+    added->place = 0;
     return added;
 }
 

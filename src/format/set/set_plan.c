@@ -40,6 +40,16 @@ static struct shard *add_shard(struct wfs_shards *set)
     return shard;
 }
 
+/* Adds a tensor, with its place until find_homes has looked at that. -ENOMEM. */
+static int add_tensor(struct shard *shard, const struct wfs_tensor *tensor)
+{
+    struct wfs_tensor *added = catalog_add(shard->part);
+    if (added == NULL)
+        return -ENOMEM;
+    *added = *tensor;
+    return 0;
+}
+
 static struct shard *find_home(const struct wfs_shards *set, const struct source *home)
 {
     for (size_t i = set->n_shards; i-- > 0;) {
@@ -56,17 +66,18 @@ static int cut_as_it_was(struct wfs_shards *set, struct wfs_error *err)
     struct shard *shard = NULL;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const struct wfs_tensor *tensor = &catalog->tensors[i];
-        if (shard == NULL || tensor->home != NULL) {
-            shard = find_home(set, tensor->home);
+        const struct source *home = catalog_home(catalog, tensor);
+        if (shard == NULL || home != NULL) {
+            shard = find_home(set, home);
             if (shard == NULL && set->n_shards > 0 && set->shards[0].home == NULL)
                 shard = &set->shards[0];
             if (shard == NULL)
                 shard = add_shard(set);
             if (shard == NULL)
                 return wfs_fail_memory(err);
-            shard->home = tensor->home;
+            shard->home = home;
         }
-        if (set_add_tensor(shard->part, tensor) == NULL)
+        if (add_tensor(shard, tensor) < 0)
             return wfs_fail_memory(err);
     }
     return 0;
@@ -101,8 +112,7 @@ static int put(struct cutting *cutting, size_t i)
                                     sizeof(*cutting->positions), &number) < 0)
         return -ENOMEM;
     if (number < n_before)
-        return set_add_tensor(set->shards[cutting->shard_of[number]].part, tensor) == NULL ? -ENOMEM
-                                                                                           : 0;
+        return add_tensor(&set->shards[cutting->shard_of[number]], tensor);
     const bool is_full = cutting->n_bytes > 0 && tensor->n_bytes > 0 &&
                          (cutting->n_bytes >= cutting->max_bytes ||
                           tensor->n_bytes > cutting->max_bytes - cutting->n_bytes);
@@ -114,7 +124,7 @@ static int put(struct cutting *cutting, size_t i)
     if (!checked_add(cutting->n_bytes, tensor->n_bytes, &cutting->n_bytes))
         return -EFBIG;
     cutting->shard_of[number] = set->n_shards - 1;
-    if (set_add_tensor(set->shards[set->n_shards - 1].part, tensor) == NULL)
+    if (add_tensor(&set->shards[set->n_shards - 1], tensor) < 0)
         return -ENOMEM;
     return set->n_shards > MAX_SHARDS ? -E2BIG : 0;
 }
@@ -139,15 +149,17 @@ static int cut_by_size(struct wfs_shards *set, uint64_t max_bytes, struct wfs_er
     return code < 0 ? wfs_fail_memory(err) : 0;
 }
 
-/* Files that were whole before may be so again: those whose tensors all lie in one. */
+/* Files that were whole before may be so again: those whose tensors all lie in one. The places of
+ * tensors are numbers in the whole: they have none in a file. */
 static void find_homes(struct wfs_shards *set)
 {
     for (size_t i = 0; i < set->n_shards; i++) {
         struct shard *shard = &set->shards[i];
-        shard->home = shard->part->n_tensors > 0 ? shard->part->tensors[0].home : NULL;
         for (size_t j = 0; j < shard->part->n_tensors; j++) {
-            if (shard->part->tensors[j].home != shard->home)
-                shard->home = NULL;
+            struct wfs_tensor *tensor = &shard->part->tensors[j];
+            const struct source *home = catalog_home(set->catalog, tensor);
+            shard->home = j == 0 || home == shard->home ? home : NULL;
+            tensor->place = 0;
         }
     }
 }

@@ -151,7 +151,7 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
         struct wfs_tensor *tensor = set_add_tensor(g->catalog, &part->tensors[i]);
         if (tensor == NULL)
             return wfs_fail_memory(g->err);
-        tensor->home = part->sources.list[0];
+        tensor->place = (uint32_t)g->catalog->sources.n + 1; /* it is taken over next */
     }
     return 0;
 }

@@ -545,7 +545,7 @@ static uint32_t add_to_catalog(struct walk *walk, uint32_t id, struct torch_tens
     if (place == 0 || (walk->code = torch_tensor_add(torch, key, place, tensor)) < 0)
         return 0;
     struct wfs_tensor *added = &torch->catalog->tensors[torch->catalog->n_tensors - 1];
-    added->has_nul = has_nul;
+    added->changes = has_nul ? nul_key_mark : NULL;
     if (walk->role != NULL && catalog_add_attr(torch->catalog, added, "role", walk->role) < 0)
         fail_memory(walk);
     return place;

@@ -280,7 +280,6 @@ int torch_tensor_add(struct torch *torch, const char *key, uint32_t place,
         return wfs_fail_memory(torch->err);
     added->key = key;
     added->place = place;
-    added->value = place == 0 ? 0 : torch->catalog->values.places[place].id;
     added->dtype = (uint8_t)(tensor->item_bytes != 0 ? WFS_OPAQUE : tensor->dtype);
     added->n_bytes = n_bytes;
     added->trouble = tensor->trouble;

@@ -163,7 +163,7 @@ static bool is_permuted(const struct wfs_tensor *tensor)
 static bool is_as_loaded(const struct torch_plan *plan, const struct wfs_tensor *tensor)
 {
     const struct wfs_catalog *catalog = plan->catalog;
-    return tensor->place == 0 || tensor->place > catalog->values.n_places ||
+    return catalog_place(catalog, tensor) == 0 ||
            catalog->values.places[tensor->place].stamp == catalog_stamp(tensor);
 }
 
