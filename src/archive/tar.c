@@ -48,20 +48,19 @@ static bool has_checksum(const uint8_t *header)
     return parse_octal(header + 148, 8, &wanted) && sum == wanted;
 }
 
-static bool is_named(const uint8_t *header, const char *name)
+/* Copies the name of a member without "./", and ends it with a NUL. */
+static void copy_name(const uint8_t *header, char ret[TAR_NAME_MAX])
 {
-    const char *at = (const char *)header;
-    if (memcmp(at, "./", 2) == 0)
-        at += 2;
-    return strlen(name) < 90 && strncmp(at, name, strlen(name) + 1) == 0;
+    const size_t n_front = memcmp(header, "./", 2) == 0 ? 2 : 0;
+    memcpy(ret, header + n_front, 100 - n_front);
+    ret[100 - n_front] = '\0';
 }
 
-int tar_find(const struct source *source, const char *name, struct tar_member *ret,
-             struct wfs_error *err)
+int tar_each(const struct source *source, tar_visit *visit, void *ctx, struct wfs_error *err)
 {
     uint8_t header[TAR_BLOCK];
+    char name[TAR_NAME_MAX];
     uint64_t offset = 0, n_bytes, end;
-    unsigned n_same = 0;
     for (unsigned n_members = 0; n_members < MAX_MEMBERS; n_members++) {
         if (source->n_bytes - offset < TAR_BLOCK)
             break;
@@ -79,12 +78,36 @@ int tar_find(const struct source *source, const char *name, struct tar_member *r
             return wfs_fail(err, EBADMSG, "tar: a member of %s at %llu, but the file ends at %llu",
                             wfs_count(n_bytes, "byte").text, (unsigned long long)offset,
                             (unsigned long long)source->n_bytes);
-        if ((header[156] == '0' || header[156] == '\0') && is_named(header, name)) {
-            *ret = (struct tar_member){offset, n_bytes, ++n_same};
-        }
+        copy_name(header, name);
+        if (header[156] == '0' || header[156] == '\0')
+            visit(ctx, name, offset, n_bytes);
         if (!checked_round_up(n_bytes, TAR_BLOCK, &end) || end > source->n_bytes - offset)
             break;
         offset += end;
     }
-    return n_same > 0 ? 0 : -ENOENT;
+    return 0;
+}
+
+struct search {
+    const char *name;
+    struct tar_member *found;
+};
+
+static void compare(void *ctx, const char *name, uint64_t offset, uint64_t n_bytes)
+{
+    const struct search *search = ctx;
+    if (strcmp(name, search->name) == 0)
+        *search->found = (struct tar_member){offset, n_bytes, search->found->n_same + 1};
+}
+
+int tar_find(const struct source *source, const char *name, struct tar_member *ret,
+             struct wfs_error *err)
+{
+    struct tar_member found = {0};
+    struct search search = {name, &found};
+    const int code = tar_each(source, compare, &search, err);
+    if (code < 0 || found.n_same == 0)
+        return code < 0 ? code : -ENOENT;
+    *ret = found;
+    return 0;
 }

@@ -76,7 +76,7 @@ size_t utf8_decode_surrogate(const void *bytes, size_t n_bytes, uint32_t *ret)
     return 3;
 }
 
-size_t utf8_encode(uint32_t c, char ret[4])
+size_t utf8_put(uint32_t c, char ret[4])
 {
     static const uint8_t leads[] = {0, 0, 0xc0, 0xe0, 0xf0};
     const size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;

@@ -21,6 +21,6 @@ size_t utf8_decode(const void *bytes, size_t n_bytes, uint32_t *ret);
 size_t utf8_decode_surrogate(const void *bytes, size_t n_bytes, uint32_t *ret);
 
 /* Encodes a number below 0x110000, a surrogate like any other. Returns how many bytes it has. */
-size_t utf8_encode(uint32_t c, char ret[4]);
+size_t utf8_put(uint32_t c, char ret[4]);
 
 #endif

@@ -268,13 +268,13 @@ static ssize_t escape_undo_unicode(const char *text, size_t n, char *buf)
             uint32_t c;
             if (n - i - 2 < n_digits || !hex_decode(text + i + 2, n_digits, &c) || c > 0x10ffff)
                 return -1;
-            n_buf += utf8_encode(c, buf + n_buf);
+            n_buf += utf8_put(c, buf + n_buf);
             i += 2 + n_digits;
             continue;
         }
-        n_buf += utf8_encode((uint8_t)text[i++], buf + n_buf);
+        n_buf += utf8_put((uint8_t)text[i++], buf + n_buf);
         if (is_escape)
-            n_buf += utf8_encode((uint8_t)text[i++], buf + n_buf);
+            n_buf += utf8_put((uint8_t)text[i++], buf + n_buf);
     }
     return (ssize_t)n_buf;
 }

@@ -148,7 +148,7 @@ static bool take_escape(struct json *json, char **out)
         json->at++;
         if (!take_unicode(json, &code))
             return false;
-        *out += utf8_encode(code, *out);
+        *out += utf8_put(code, *out);
         return true;
     }
     const char *name = c == '\0' ? NULL : strchr(names, c);

@@ -50,7 +50,7 @@ static size_t spell(const char *bytes, size_t n_bytes, enum json_spelling spelli
     else if (c < 0x20 || is_half || (c >= 0x7f && is_ascii) || (c == 0x7f && shows_bytes))
         snprintf(ret, N_SPELLING, "\\u%04x", c);
     else
-        ret[utf8_encode(c, ret)] = '\0';
+        ret[utf8_put(c, ret)] = '\0';
     return n > 0 ? n : 1;
 }
 

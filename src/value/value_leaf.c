@@ -191,8 +191,26 @@ void value_add_latin1(struct strbuf *text, const struct value *value)
 {
     for (uint32_t i = 0; i < value->n && !text->is_cut; i++) {
         char utf8[4];
-        strbuf_add(text, utf8, utf8_encode((uint8_t)value->text[i], utf8));
+        strbuf_add(text, utf8, utf8_put((uint8_t)value->text[i], utf8));
     }
+}
+
+int64_t value_latin1_bytes(const struct value *text, uint8_t *buf)
+{
+    if (text->form == FORM_BYTE_TEXT || text->form == FORM_BYTE_DATA) {
+        memcpy(buf, text->text, text->n);
+        return text->n;
+    }
+    int64_t n = 0;
+    for (uint32_t i = 0; i < text->n; n++) {
+        uint32_t c = (uint8_t)text->text[i];
+        const size_t n_bytes = c < 0x80 ? 1 : utf8_decode(text->text + i, text->n - i, &c);
+        if (n_bytes == 0 || c > 0xff)
+            return -1;
+        buf[n] = (uint8_t)c;
+        i += (uint32_t)n_bytes;
+    }
+    return n;
 }
 
 /* Adds a text key. Bytes that are not UTF-8 become characters of Latin-1; surrogates may stand
@@ -209,7 +227,7 @@ static void add_text_key(struct strbuf *text, const char *bytes, size_t n)
         size_t n_bytes = utf8_decode_surrogate(bytes + i, n - i, &c);
         if (n_bytes == 0) {
             char latin[4];
-            strbuf_add(text, latin, utf8_encode((uint8_t)bytes[i], latin));
+            strbuf_add(text, latin, utf8_put((uint8_t)bytes[i], latin));
             n_bytes = 1;
         } else {
             strbuf_add(text, bytes + i, n_bytes);

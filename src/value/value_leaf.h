@@ -37,6 +37,11 @@ bool value_is_latin1(const struct value *text);
 /* Adds the characters of such a text as UTF-8. */
 void value_add_latin1(struct strbuf *text, const struct value *value);
 
+/* Writes the bytes that a text stands for, where Latin-1 encodes it: those of a str of Python 2, or
+ * one for each character. buf has room for as many as the text has. Returns how many; -1 for a
+ * character above 255. */
+int64_t value_latin1_bytes(const struct value *text, uint8_t *buf);
+
 /*
  * Adds the name that a key of a dict has in dotted names: text as it is, other keys as the notation
  * of the graph says. Returns false, having added nothing, when it has no name.

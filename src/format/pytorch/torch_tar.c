@@ -303,12 +303,39 @@ static int no_storage(struct torch *torch, const struct torch_storage_id *id,
     return 0;
 }
 
+/* Keeps the name of the first member that looks like a checkpoint. */
+static void find_checkpoint(void *ctx, const char *name, uint64_t offset, uint64_t n_bytes)
+{
+    static const char *const endings[] = {".ckpt",        ".pth", ".pt",  ".bin",
+                                          ".safetensors", ".bpk", ".mpk", ".distcp"};
+    char *found = ctx;
+    const size_t n_name = strlen(name);
+    for (size_t i = 0; i < sizeof(endings) / sizeof(*endings) && *found == '\0'; i++) {
+        const size_t n = strlen(endings[i]);
+        if (n_name > n && strcmp(name + n_name - n, endings[i]) == 0)
+            memcpy(found, name, n_name + 1);
+    }
+}
+
+static int fail_foreign(struct torch *torch, const char *name)
+{
+    char found[TAR_NAME_MAX] = "";
+    const int code = tar_each(torch->source, find_checkpoint, found, torch->err);
+    if (code < 0)
+        return code;
+    return *found != '\0'
+               ? wfs_fail(torch->err, EMEDIUMTYPE,
+                          "is a tar archive with '%s' in it: unpack it first",
+                          wfs_quote(found).text)
+               : wfs_fail(torch->err, EMEDIUMTYPE,
+                          "is a tar archive, but not from PyTorch: it has no member '%s'", name);
+}
+
 static int find_member(struct torch *torch, const char *name, struct tar_member *ret)
 {
     const int code = tar_find(torch->source, name, ret, torch->err);
     if (code == -ENOENT)
-        return wfs_fail(torch->err, EMEDIUMTYPE,
-                        "is a tar archive, but not from PyTorch: it has no member '%s'", name);
+        return fail_foreign(torch, name);
     if (code < 0 || ret->n_same == 1)
         return code;
     return catalog_add_finding(torch->catalog, WFS_LOW,

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import subprocess
+import tarfile
 
 import numpy
 import pytest
@@ -224,3 +225,19 @@ def test_check_names_keys_that_differ_in_case_only(folder):
     assert 'in case only' not in weightfs('check', '--exclude', '^[Nn]orm[.]', path).stdout
     found = json.loads(weightfs('check', '--json', '--exclude', '^NORM', path).stdout)['findings']
     assert "the keys 'Norm.w' and 'norm.w' differ in case only" in [row['text'] for row in found]
+
+
+@pytest.mark.parametrize('names, words', [
+    (['./model_config.yaml', './model_weights.ckpt'], "a tar archive with 'model_weights.ckpt' in it: unpack it first"),
+    (['a/b.safetensors', 'c.pth'], "a tar archive with 'a/b.safetensors' in it: unpack it first"),
+    (['code.py', '.ckpt'], "a tar archive, but not from PyTorch: it has no member 'storages'"),
+    (['x\x1b[31m.pt'], "a tar archive with 'x\\x1b[31m.pt' in it: unpack it first"),
+])
+def test_a_tar_is_named_by_the_checkpoint_in_it(folder, names, words):
+    path = folder / 'asr.nemo'
+    with tarfile.open(path, 'w') as file:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = 3
+            file.addfile(member, io.BytesIO(b'abc'))
+    assert words in weightfs('ls', path, code=EXIT_FOREIGN).error

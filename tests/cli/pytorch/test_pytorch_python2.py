@@ -140,3 +140,26 @@ def test_nesting_that_needs_too_many_marks_is_refused(folder):
     assert 'nested so deeply' in error and '(marks)' in error and not (folder / 'out.pth').exists()
     weightfs('convert', folder / 'in.pth', folder / 'out.pth')  # the pickle is copied
     assert list(listing(folder / 'out.pth')) == ['w']
+
+
+BYTES = b'h\xe9\xff'
+SPELLED = {'text': pth.text('h\xe9\xff'), 'a str of Python 2': b'U\x03' + BYTES}
+NAMED = {'latin1': b'aOn/', 'latin-1': b'aOn/', 'iso-8859-1': b'aOn/', 'rot13': None, None: None}
+
+
+@pytest.mark.parametrize('codec', NAMED)
+@pytest.mark.parametrize('form', SPELLED)
+def test_bytes_that_are_text_are_the_same_in_values_and_tensors(folder, form, codec):
+    data = pth.call(pth.name('_codecs', 'encode'), SPELLED[form], *([] if codec is None else [pth.text(codec)]))
+    u1 = pth.call(pth.name('numpy', 'dtype'), pth.text('u1'), b'\x89', b'\x88') + pth.tup(pth.number(3), pth.text('|'), b'N', b'N', b'N', b'J\xff\xff\xff\xff',
+                                                                                       b'J\xff\xff\xff\xff', pth.number(0)) + b'b'
+    array = pth.call(pth.name('numpy.core.multiarray', '_reconstruct'), pth.name('numpy', 'ndarray'), pth.numbers((0,)), b'C\x01b')
+    path = folder / 'in.pth'
+    path.write_bytes(pth.checkpoint(pth.dictionary(value=data, w=array + pth.tup(pth.number(1), pth.numbers((3,)), u1, b'\x89', data) + b'b', x=pth.tensor()),
+                                    r0=bytes(16)))
+    shown = json.loads(weightfs('config', path, 'value').stdout)
+    assert (shown == {'$bytes': NAMED[codec].decode()}) if NAMED[codec] else ('$python' in shown)
+    if NAMED[codec]:
+        assert weightfs('cat', path, 'w').raw == BYTES
+    else:
+        assert 'w' not in weightfs('ls', path).stdout.split() or weightfs('cat', path, 'w', code=None).code != 0

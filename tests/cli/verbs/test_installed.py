@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What `meson install` puts into a system: one library, a program that uses it, and headers that suffice."""
 import os
+import pathlib
 import re
 import shutil
 
@@ -64,6 +65,19 @@ def test_what_is_in_both_has_no_state():
     """A variable would have two values. The seed of hash tables may: each table is used by the code that made it."""
     table = tool('objdump', '-t', BUILD / 'src/libweightfs-common.a').stdout
     assert 'strbuf_add' in table and re.findall(r' O (?:\.data|\.bss|\.tbss|\.tdata|\*COM\*)\t\w+ (?!seed$|once\.\d+$)(\S+)', table, re.M) == []
+
+
+def test_no_name_of_the_static_library_is_one_of_those_that_it_is_linked_with():
+    """A program that is linked with static libraries has one function of each name, whichever comes first."""
+    ours = symbols(BUILD / 'src/libweightfs-static.a', '-g', '--defined-only') | symbols(BUILD / 'src/libweightfs-common.a', '-g', '--defined-only')
+    assert 'strbuf_add' in ours and 'wfs_catalog_find' in ours
+    linked = re.findall(r'=> (\S+)', tool('ldd', BUILD / 'src/libweightfs.so.0').stdout)
+    archives = {pathlib.Path(tool('cc', '-print-file-name=' + re.sub(r'\.so.*', '.a', os.path.basename(path))).stdout.strip()) for path in linked}
+    archives = {path for path in archives if path.is_file() and path.read_bytes()[:7] == b'!<arch>'}
+    assert any(path.name == 'libjansson.a' for path in archives), archives
+    for path in [*map(pathlib.Path, linked), *archives]:
+        theirs = {name.split('@')[0] for name in symbols(path, '--defined-only', *(['-D'] if '.so' in path.name else ['-g']))}
+        assert len(theirs) > 5 and not theirs & ours, '%s has these too: %s' % (path.name, sorted(theirs & ours))
 
 
 def test_the_program_finds_the_library_where_it_is_installed(installed):

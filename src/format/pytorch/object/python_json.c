@@ -41,20 +41,6 @@ static bool is_encode(const struct graph *graph, const struct value *call)
     return is_call(graph, call, "_codecs", "encode");
 }
 
-/* Decodes the characters of a text that are all below 256; false when one is not. */
-static bool decode_latin1(const struct value *text, uint8_t *bytes, size_t *ret_n)
-{
-    size_t n = 0;
-    for (uint32_t i = 0; i < text->n; i++) {
-        const uint8_t c = (uint8_t)text->text[i];
-        if (c >= 0x80 && ((c != 0xc2 && c != 0xc3) || i + 1 == text->n))
-            return false;
-        bytes[n++] = c < 0x80 ? c : (uint8_t)(c << 6 | ((uint8_t)text->text[++i] & 0x3f));
-    }
-    *ret_n = n;
-    return true;
-}
-
 /* Copies the bytes that _codecs.encode(text, 'latin1') makes. */
 static int copy_encoded(const struct graph *graph, const struct value *call, uint8_t **ret,
                         size_t *ret_n)
@@ -63,13 +49,15 @@ static int copy_encoded(const struct graph *graph, const struct value *call, uin
     const uint32_t codec = torch_arg(graph, call->call.args, 1);
     const struct value *text = first == 0 ? NULL : graph_at(graph, first);
     if (text == NULL || text->kind != VALUE_TEXT || text->n > 2 * MAX_BYTES ||
-        (!value_is_text(graph, codec, "latin1") && !value_is_text(graph, codec, "latin-1")))
+        !torch_is_latin1(graph, codec))
         return 0;
     autofree uint8_t *bytes = malloc((size_t)text->n + 1);
     if (bytes == NULL)
         return -ENOMEM;
-    if (!decode_latin1(text, bytes, ret_n))
+    const int64_t n = value_latin1_bytes(text, bytes);
+    if (n < 0)
         return 0;
+    *ret_n = (size_t)n;
     *ret = steal(&bytes);
     return 1;
 }
@@ -327,7 +315,7 @@ static bool write_characters(struct json_writer *writer, const uint8_t *bytes, s
         char utf8[4];
         if (load_le32(bytes + i) > 0x10ffff)
             return false;
-        strbuf_add(&text, utf8, utf8_encode(load_le32(bytes + i), utf8));
+        strbuf_add(&text, utf8, utf8_put(load_le32(bytes + i), utf8));
     }
     if (text.is_cut) {
         strbuf_fail(&writer->text);

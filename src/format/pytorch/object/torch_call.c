@@ -16,6 +16,12 @@ uint32_t torch_n_args(const struct graph *graph, uint32_t args)
     return value->kind == VALUE_TUPLE || value->kind == VALUE_LIST ? value->n : 0;
 }
 
+bool torch_is_latin1(const struct graph *graph, uint32_t codec)
+{
+    return value_is_text(graph, codec, "latin1") || value_is_text(graph, codec, "latin-1") ||
+           value_is_text(graph, codec, "iso-8859-1");
+}
+
 uint32_t torch_arg(const struct graph *graph, uint32_t args, uint32_t i)
 {
     return i < torch_n_args(graph, args) ? value_items(graph_at(graph, args))[i] : 0;

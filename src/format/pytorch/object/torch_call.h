@@ -13,6 +13,9 @@
 uint32_t torch_arg(const struct graph *graph, uint32_t args, uint32_t i);
 uint32_t torch_n_args(const struct graph *graph, uint32_t args);
 
+/* Returns whether it is the name of the encoding that makes bytes of a text in old protocols. */
+bool torch_is_latin1(const struct graph *graph, uint32_t codec);
+
 /* Reads an integer or a bool; false when the value is neither, or the integer has over 64 bits. */
 bool torch_integer(const struct graph *graph, uint32_t id, int64_t *ret);
 

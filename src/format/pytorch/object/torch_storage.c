@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_dangers.h"
+#include "value/value_leaf.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,24 +60,7 @@ void torch_cache_done(struct torch *torch)
     torch->cache = (struct torch_cache){0};
 }
 
-/* Decodes UTF-8 whose characters are all below 256 to these bytes. Returns -1 for other texts. */
-static int64_t decode_latin1(const char *text, size_t n, uint8_t *buf)
-{
-    size_t n_buf = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint8_t c = (uint8_t)text[i];
-        if (c < 0x80) {
-            buf[n_buf++] = c;
-        } else if ((c == 0xc2 || c == 0xc3) && i + 1 < n && ((uint8_t)text[i + 1] & 0xc0) == 0x80) {
-            buf[n_buf++] = (uint8_t)(c << 6 | ((uint8_t)text[++i] & 0x3f));
-        } else {
-            return -1;
-        }
-    }
-    return (int64_t)n_buf;
-}
-
-/* Decodes a text that stands for bytes: of Python 2 unchanged, of Python 3 by its characters. */
+/* Decodes a text that stands for bytes. */
 static int decode_text(struct torch *torch, uint32_t id, struct value_bytes *ret)
 {
     const struct value *text = graph_at(torch->graph, id);
@@ -86,11 +70,7 @@ static int decode_text(struct torch *torch, uint32_t id, struct value_bytes *ret
     autofree uint8_t *buf = malloc((size_t)text->n + 1);
     if (buf == NULL)
         return wfs_fail_memory(torch->err);
-    int64_t n = text->n;
-    if (text->form == FORM_BYTE_TEXT || text->form == FORM_BYTE_DATA)
-        memcpy(buf, text->text, text->n);
-    else
-        n = decode_latin1(text->text, text->n, buf);
+    const int64_t n = value_latin1_bytes(text, buf);
     if (n < 0)
         return 0;
     int code = torch_derived(torch, &derived);
@@ -129,12 +109,6 @@ static int text_bytes(struct torch *torch, uint32_t id, struct value_bytes *ret)
                                                  : decode_text(torch, id, ret);
 }
 
-static bool is_latin1(const struct graph *graph, uint32_t id)
-{
-    return id == 0 || value_is_text(graph, id, "latin1") || value_is_text(graph, id, "latin-1") ||
-           value_is_text(graph, id, "iso-8859-1");
-}
-
 static int bytes_of_call(struct torch *torch, uint32_t id, struct value_bytes *ret)
 {
     const struct graph *graph = torch->graph;
@@ -145,7 +119,8 @@ static int bytes_of_call(struct torch *torch, uint32_t id, struct value_bytes *r
         *ret = (struct value_bytes){torch->source, 0, 0};
         return 1;
     }
-    if (first == 0 || !is_latin1(graph, torch_arg(graph, call->call.args, 1)))
+    const uint32_t codec = torch_arg(graph, call->call.args, 1);
+    if (first == 0 || !((codec == 0 && what != WHAT_ENCODE) || torch_is_latin1(graph, codec)))
         return 0;
     if (what == WHAT_ENCODE)
         return text_bytes(torch, first, ret);
