@@ -23,6 +23,19 @@ static inline bool checked_round_up(uint64_t value, uint64_t step, uint64_t *ret
     return checked_add(value, rest == 0 ? 0 : step - rest, ret);
 }
 
+/* Reads n decimal digits and nothing else, at least one. False also past 2^64-1. */
+static inline bool digits_parse(const char *text, size_t n, uint64_t *ret)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] < '0' || text[i] > '9' || !checked_mul(value, (uint64_t)10, &value) ||
+            !checked_add(value, (uint64_t)(text[i] - '0'), &value))
+            return false;
+    }
+    *ret = value;
+    return n > 0;
+}
+
 static inline uint16_t load_le16(const void *bytes)
 {
     const uint8_t *b = bytes;

@@ -48,20 +48,6 @@ void limits_listing(const struct limits *limits, struct listing_limits *ret)
     *ret = (struct listing_limits){limits->depth, limits->repeats};
 }
 
-static bool parse_number(const char *text, uint64_t *ret)
-{
-    uint64_t value = 0;
-    if (*text == '\0')
-        return false;
-    for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9' || !checked_mul(value, (uint64_t)10, &value) ||
-            !checked_add(value, (uint64_t)(*text - '0'), &value))
-            return false;
-    }
-    *ret = value;
-    return true;
-}
-
 static size_t index_of(const struct limits *limits, const struct wfs_limit *limit)
 {
     size_t i = 0;
@@ -126,7 +112,7 @@ int limits_set(struct limits *limits, const char *text, const struct wfs_limit *
     uint64_t *limit = find(limits, text, n_text, own, &name);
     if (limit == NULL)
         return fail_unknown(text, n_text, own, err);
-    return equals != NULL && parse_number(equals + 1, limit)
+    return equals != NULL && digits_parse(equals + 1, strlen(equals + 1), limit)
                ? 0
                : wfs_fail(err, EINVAL, "limit '%s' needs a whole number: %s=NUMBER", name, name);
 }

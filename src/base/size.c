@@ -30,12 +30,9 @@ bool wfs_size_parse(const char *text, uint64_t *ret)
                  {"TiB", (uint64_t)1 << 40}};
     uint64_t number = 0;
     const size_t n_digits = strspn(text, "0123456789");
-    for (size_t i = 0; i < n_digits; i++) {
-        if (!checked_mul(number, (uint64_t)10, &number) ||
-            !checked_add(number, (uint64_t)(text[i] - '0'), &number))
-            return false;
-    }
-    for (size_t i = 0; n_digits > 0 && i < sizeof(units) / sizeof(*units); i++) {
+    if (!digits_parse(text, n_digits, &number))
+        return false;
+    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
         if (strcasecmp(text + n_digits, units[i].name) == 0)
             return checked_mul(number, units[i].n_bytes, ret);
     }

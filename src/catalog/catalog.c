@@ -198,8 +198,8 @@ void catalog_copy_graph(struct wfs_catalog *to, const struct wfs_catalog *from)
     to->notes.unshown = from->notes.unshown;
 }
 
-static struct wfs_text *text_new(struct wfs_catalog *catalog, const char *name, const char *value,
-                                 size_t n_bytes)
+struct wfs_text *catalog_text_new(struct wfs_catalog *catalog, const char *name, const char *value,
+                                  size_t n_bytes)
 {
     struct wfs_text *text = arena_calloc(&catalog->arena, 1, sizeof(*text));
     if (text == NULL)
@@ -218,7 +218,7 @@ int catalog_add_meta(struct wfs_catalog *catalog, const char *name, const char *
 int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const char *value,
                            size_t n_bytes)
 {
-    struct wfs_text *text = text_new(catalog, name, value, n_bytes);
+    struct wfs_text *text = catalog_text_new(catalog, name, value, n_bytes);
     if (text == NULL)
         return -ENOMEM;
     *catalog->meta.end = text;
@@ -230,7 +230,7 @@ int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const 
 int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, const char *name,
                      const char *value)
 {
-    struct wfs_text *text = text_new(catalog, name, value, strlen(value));
+    struct wfs_text *text = catalog_text_new(catalog, name, value, strlen(value));
     if (text == NULL)
         return -ENOMEM;
     text->next = (struct wfs_text *)(uintptr_t)tensor->attrs;

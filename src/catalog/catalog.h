@@ -221,6 +221,10 @@ int catalog_add_meta_bytes(struct wfs_catalog *catalog, const char *name, const 
 int catalog_add_finding(struct wfs_catalog *catalog, unsigned severity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Returns a text in the arena, which leads to none; both are copied. NULL when out of memory. */
+struct wfs_text *catalog_text_new(struct wfs_catalog *catalog, const char *name, const char *value,
+                                  size_t n_bytes);
+
 /* Puts a text before the tensor's others. -ENOMEM. */
 int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, const char *name,
                      const char *value);

@@ -39,11 +39,8 @@ static bool parse_integer(const char *text, size_t n_bytes, struct token *ret)
 {
     const bool is_negative = n_bytes > 0 && text[0] == '-';
     uint64_t n = 0;
-    for (size_t i = is_negative; i < n_bytes; i++) {
-        if (text[i] < '0' || text[i] > '9' || !checked_mul(n, (uint64_t)10, &n) ||
-            !checked_add(n, (uint64_t)(text[i] - '0'), &n))
-            return false;
-    }
+    if (!digits_parse(text + is_negative, n_bytes - is_negative, &n))
+        return false;
     if (is_negative && (n == 0 || n > (uint64_t)INT64_MAX + 1))
         return false; /* -0 is a float */
     *ret = (struct token){.kind = is_negative ? TOKEN_NEGATIVE : TOKEN_UINT,

@@ -230,21 +230,6 @@ static int fill_pairs(struct burnpack_load *load)
 /* ---- dtypes: a name, a bool with its store, a quantized one with its scheme, which is kept
  * verbatim and shown as JSON; its bytes stay opaque ---- */
 
-/* A text in the arena that leads a list. */
-static const struct wfs_text *text_new(struct burnpack_load *load, const char *name,
-                                       const void *value, size_t n_bytes,
-                                       const struct wfs_text *next)
-{
-    struct wfs_text *text = arena_calloc(&load->catalog->arena, 1, sizeof(*text));
-    if (text == NULL)
-        return NULL;
-    text->name = name;
-    text->value = arena_copy(&load->catalog->arena, value, n_bytes);
-    text->n_bytes = n_bytes;
-    text->next = (struct wfs_text *)(uintptr_t)next;
-    return text->value == NULL ? NULL : text;
-}
-
 static void set(struct burnpack_draft *draft, enum wfs_dtype dtype)
 {
     draft->tensor->dtype = draft->tensor->stored.dtype = (uint8_t)dtype;
@@ -254,7 +239,7 @@ static void set(struct burnpack_draft *draft, enum wfs_dtype dtype)
 static void set_attr(struct burnpack_load *load, struct burnpack_draft *draft, const char *name,
                      const void *value, size_t n_bytes)
 {
-    draft->attrs = text_new(load, name, value, n_bytes, NULL);
+    draft->attrs = catalog_text_new(load->catalog, name, value, n_bytes);
     if (draft->attrs == NULL)
         stop(load, fail_memory(load));
 }
@@ -363,9 +348,13 @@ static void keep_scheme(struct burnpack_load *load, struct burnpack_draft *draft
         autostrbuf struct strbuf json = {0};
         if (!scheme_text(load, draft, bytes, n_bytes, &json))
             return;
-        const struct wfs_text *raw = text_new(load, BURNPACK_SCHEME, bytes, n_bytes, NULL);
-        load->scheme =
-            raw == NULL ? NULL : text_new(load, "quantization", json.bytes, json.n_bytes, raw);
+        struct wfs_text *scheme =
+            catalog_text_new(load->catalog, "quantization", json.bytes, json.n_bytes);
+        load->scheme = scheme;
+        if (scheme != NULL)
+            scheme->next = catalog_text_new(load->catalog, BURNPACK_SCHEME, bytes, n_bytes);
+        if (scheme != NULL && scheme->next == NULL)
+            load->scheme = NULL;
     }
     draft->attrs = load->scheme;
     if (load->scheme == NULL)

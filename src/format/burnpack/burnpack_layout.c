@@ -166,30 +166,16 @@ struct burnpack_plan {
     size_t n_meta, n_scalars;
 };
 
-/* Reads text, the `param_id` of the tensor. -EINVAL. */
-static int parse_param_id(const struct wfs_tensor *tensor, const char *text, uint64_t *ret,
-                          struct wfs_error *err)
-{
-    uint64_t id = 0;
-    bool is_number = *text != '\0';
-    for (const char *at = text; is_number && *at != '\0'; at++)
-        is_number = *at >= '0' && *at <= '9' && checked_mul(id, (uint64_t)10, &id) &&
-                    checked_add(id, (uint64_t)(*at - '0'), &id);
-    if (!is_number)
-        return wfs_fail(err, EINVAL,
-                        "tensor '%s': its param_id '%s' is not an integer from 0 to 2^64-1",
-                        wfs_quote(tensor->key).text, wfs_quote(text).text);
-    *ret = id;
-    return 0;
-}
-
 static int put_tensor(struct strbuf *out, const struct burnpack_plan *plan,
                       const struct wfs_tensor *tensor)
 {
-    const char *param_id = wfs_tensor_attr(tensor, "param_id");
     const uint64_t start = plan->starts[tensor - plan->catalog->tensors];
+    uint64_t id;
+    const int has_id = storable_param_id(tensor, &id, plan->err);
+    if (has_id < 0)
+        return has_id;
     cborout_string(out, tensor->key);
-    cborout_map(out, param_id != NULL ? 4 : 3);
+    cborout_map(out, has_id ? 4 : 3);
     cborout_string(out, "dtype");
     put_dtype(out, tensor);
     cborout_string(out, "shape");
@@ -200,14 +186,10 @@ static int put_tensor(struct strbuf *out, const struct burnpack_plan *plan,
     cborout_array(out, 2);
     cborout_uint(out, start);
     cborout_uint(out, start + tensor->n_bytes);
-    if (param_id == NULL)
-        return 0;
-    uint64_t id = 0;
-    const int code = parse_param_id(tensor, param_id, &id, plan->err);
-    if (code < 0)
-        return code;
-    cborout_string(out, "param_id");
-    cborout_uint(out, id);
+    if (has_id) {
+        cborout_string(out, "param_id");
+        cborout_uint(out, id);
+    }
     return 0;
 }
 
@@ -277,7 +259,6 @@ bool burnpack_layout_stores(const struct wfs_tensor *tensor)
 
 int burnpack_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
-    const char *param_id = wfs_tensor_attr(tensor, "param_id");
     uint64_t unused;
     if (tensor->dtype == WFS_OPAQUE && wfs_tensor_attr(tensor, BURNPACK_SCHEME) == NULL) {
         const int code = check_scheme(tensor, err);
@@ -289,7 +270,8 @@ int burnpack_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err
                         "tensor '%s' has %s, Burn reads at most %" PRIu64 " from a Burnpack",
                         wfs_quote(tensor->key).text, wfs_count(tensor->n_bytes, "byte").text,
                         BURNPACK_TENSOR_MAX);
-    return param_id == NULL ? 0 : parse_param_id(tensor, param_id, &unused, err);
+    const int has_id = storable_param_id(tensor, &unused, err);
+    return has_id < 0 ? has_id : 0;
 }
 
 static int compare_keys(const void *a, const void *b)

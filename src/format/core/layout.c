@@ -297,6 +297,16 @@ int storable_check_tensor(const struct wfs_format *format, const struct wfs_tens
     return code;
 }
 
+int storable_param_id(const struct wfs_tensor *tensor, uint64_t *ret, struct wfs_error *err)
+{
+    const char *text = wfs_tensor_attr(tensor, "param_id");
+    if (text == NULL || digits_parse(text, strlen(text), ret))
+        return text != NULL;
+    return wfs_fail(err, EINVAL,
+                    "tensor '%s': its param_id '%s' is not an integer from 0 to 2^64-1",
+                    wfs_quote(tensor->key).text, wfs_quote(text).text);
+}
+
 int storable_check_metadata(const struct wfs_catalog *catalog, struct wfs_error *err)
 {
     for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next) {

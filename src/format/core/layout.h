@@ -71,6 +71,9 @@ const struct layout_segment *layout_segment_at(const struct wfs_layout *layout, 
 int storable_check_tensor(const struct wfs_format *format, const struct wfs_tensor *tensor,
                           struct wfs_error *err);
 
+/* Reads the `param_id` of the tensor. Returns 1, or 0 if it has none; -EINVAL if it is not one. */
+int storable_param_id(const struct wfs_tensor *tensor, uint64_t *ret, struct wfs_error *err);
+
 /* Checks that names and values of the metadata are UTF-8. -EINVAL. */
 int storable_check_metadata(const struct wfs_catalog *catalog, struct wfs_error *err);
 

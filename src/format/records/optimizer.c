@@ -234,14 +234,12 @@ static int flatten_tensors(struct state *state)
 
 static bool parse_flat(const char *name, struct state_name *ret)
 {
-    uint64_t id = 0;
-    size_t n = 0;
-    for (; name[n] >= '0' && name[n] <= '9'; n++) {
-        if (!checked_mul(id, (uint64_t)10, &id) || !checked_add(id, (uint64_t)(name[n] - '0'), &id))
-            return false;
-    }
+    const size_t n = strcspn(name, ".");
+    uint64_t id;
+    if (!digits_parse(name, n, &id))
+        return false;
     *ret = (struct state_name){.id = id, .rest = name + n + 1};
-    return n > 0 && (name[0] != '0' || n == 1) && name[n] == '.' && name[n + 1] != '\0';
+    return (name[0] != '0' || n == 1) && name[n] == '.' && name[n + 1] != '\0';
 }
 
 static struct parameter *parameter_of(const struct state *state, const struct state_name *name)

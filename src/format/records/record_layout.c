@@ -173,25 +173,13 @@ static int check_scheme(const struct wfs_tensor *tensor, struct wfs_error *err)
                           wfs_quote(tensor->key).text, wfs_quote(text).text);
 }
 
-/* Reads the number of the parameter's id. */
-static bool parse_param_id(const char *text, uint64_t *ret)
-{
-    char rest;
-    return text[0] >= '0' && text[0] <= '9' && strlen(text) <= 20 &&
-           sscanf(text, "%" SCNu64 "%c", ret, &rest) == 1;
-}
-
 int record_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err)
 {
-    const char *param_id = wfs_tensor_attr(tensor, "param_id");
     uint64_t id;
-    const int code = tensor->dtype == WFS_OPAQUE ? check_scheme(tensor, err) : 0;
+    int code = tensor->dtype == WFS_OPAQUE ? check_scheme(tensor, err) : 0;
+    code = code < 0 ? code : storable_param_id(tensor, &id, err);
     if (code < 0)
         return code;
-    if (param_id != NULL && !parse_param_id(param_id, &id))
-        return wfs_fail(err, EINVAL,
-                        "tensor '%s': its param_id '%s' is not an integer from 0 to 2^64-1",
-                        wfs_quote(tensor->key).text, wfs_quote(param_id).text);
     if (tensor->n_bytes > UINT32_MAX)
         return wfs_fail(
             err, E2BIG,
@@ -399,12 +387,10 @@ static int put_any(struct plan *plan, const struct wfs_tensor *tensor)
  * parameter has a hash of its key. */
 static void put_id(struct plan *plan, const struct wfs_tensor *tensor)
 {
-    const char *number = wfs_tensor_attr(tensor, "param_id");
     const char *text = wfs_tensor_attr(tensor, "record_id");
     char digits[RECORD_ID_N + 1];
     uint64_t id = hash_bytes(tensor->key, strlen(tensor->key), 0), loaded = 0;
-    if (number != NULL)
-        parse_param_id(number, &id);
+    (void)storable_param_id(tensor, &id, NULL); /* it was checked */
     if (text != NULL)
         record_id_parse(text, strlen(text), &loaded);
     if (text == NULL || loaded != id) {

@@ -198,15 +198,11 @@ static int add_items(struct record_outline *outline, struct wfs_error *err)
 
 static bool parse_index(const struct outline_node *node, uint32_t *ret)
 {
-    uint32_t n = 0;
-    if (node->n_name == 0 || (node->n_name > 1 && node->name[0] == '0'))
+    uint64_t n;
+    if ((node->n_name > 1 && node->name[0] == '0') || !digits_parse(node->name, node->n_name, &n) ||
+        n > UINT32_MAX)
         return false;
-    for (uint32_t i = 0; i < node->n_name; i++) {
-        if (node->name[i] < '0' || node->name[i] > '9' || !checked_mul(n, 10U, &n) ||
-            !checked_add(n, (uint32_t)(node->name[i] - '0'), &n))
-            return false;
-    }
-    *ret = n;
+    *ret = (uint32_t)n;
     return true;
 }
 

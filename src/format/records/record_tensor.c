@@ -62,23 +62,11 @@ struct record_dtype {
     const struct wfs_text *attrs; /* that it brings along */
 };
 
-static const struct wfs_text *text_new(const struct record_load *load, const char *name,
-                                       const char *value, size_t n_bytes)
-{
-    struct arena *arena = &load->catalog->arena;
-    struct wfs_text *text = arena_calloc(arena, 1, sizeof(*text));
-    if (text == NULL)
-        return NULL;
-    *text = (struct wfs_text){
-        .name = name, .value = arena_copy(arena, value, n_bytes), .n_bytes = n_bytes};
-    return text->value == NULL ? NULL : text;
-}
-
 static int keep_opaque(const struct record_load *load, const char *name, const char *value,
                        size_t n_bytes, struct record_dtype *ret)
 {
     ret->dtype = WFS_OPAQUE;
-    ret->attrs = text_new(load, name, value, n_bytes);
+    ret->attrs = catalog_text_new(load->catalog, name, value, n_bytes);
     return ret->attrs == NULL ? record_fail_memory(load) : 0;
 }
 
@@ -141,7 +129,7 @@ static int take_bool(struct record_load *load, const char *key, uint32_t id,
     const bool is_narrow = value_is_text(graph, id, "U8");
     ret->dtype = value_is_text(graph, id, "U32") ? WFS_BOOL32 : WFS_BOOL;
     if (is_narrow)
-        ret->attrs = text_new(load, "bool_store", "U8", 2);
+        ret->attrs = catalog_text_new(load->catalog, "bool_store", "U8", 2);
     if (is_narrow && ret->attrs == NULL)
         return record_fail_memory(load);
     if (is_narrow || ret->dtype == WFS_BOOL32 || value_is_text(graph, id, "Native"))

@@ -650,14 +650,8 @@ struct expansion {
 
 bool regex_parse_number(const char *name, size_t n, uint64_t *ret)
 {
-    size_t i = n > 1 && name[0] == '+';
-    *ret = 0;
-    for (; i < n; i++) {
-        if (name[i] < '0' || name[i] > '9' || !checked_mul(*ret, 10u, ret) ||
-            !checked_add(*ret, (uint64_t)(name[i] - '0'), ret))
-            return false;
-    }
-    return n > 0;
+    const size_t n_plus = n > 1 && name[0] == '+';
+    return digits_parse(name + n_plus, n - n_plus, ret);
 }
 
 /* What the group captured; nothing when there is no such group. */
