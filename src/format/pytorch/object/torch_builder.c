@@ -691,19 +691,19 @@ const char *torch_composite_text(struct torch *torch, const struct value *call,
     uint32_t args;
     const enum torch_what what = unwrap_type(graph, call, &args);
     const uint32_t first = torch_arg(graph, args, 0);
-    *ret_name = what == WHAT_REBUILD_SPARSE ? "sparse" : "part_of";
-    if (what == WHAT_REBUILD_WRAPPER &&
-        (first == 0 || graph_at(graph, first)->kind != VALUE_GLOBAL))
+    const bool is_sparse = what == WHAT_REBUILD_SPARSE, is_jagged = what == WHAT_REBUILD_NJT;
+    const bool is_wrapper =
+        what == WHAT_REBUILD_WRAPPER && first != 0 && graph_at(graph, first)->kind == VALUE_GLOBAL;
+    *ret_name = is_sparse ? "sparse" : "part_of";
+    if (!is_sparse && !is_wrapper && !is_jagged && what != WHAT_REBUILD_NESTED)
         return NULL;
     json_out_open(&out, NULL, '{', JSON_ROW);
-    if (what == WHAT_REBUILD_SPARSE)
+    if (is_sparse)
         describe_sparse(&out, graph, args);
-    else if (what == WHAT_REBUILD_WRAPPER)
+    else if (is_wrapper)
         describe_wrapper(&out, graph, args);
-    else if (what == WHAT_REBUILD_NESTED || what == WHAT_REBUILD_NJT)
-        json_out_text(&out, "layout", what == WHAT_REBUILD_NJT ? "jagged" : "nested");
     else
-        return NULL;
+        json_out_text(&out, "layout", is_jagged ? "jagged" : "nested");
     json_out_close(&out);
     return keep_text(torch, &text);
 }
