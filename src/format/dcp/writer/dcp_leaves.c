@@ -321,8 +321,10 @@ int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves)
         return wfs_fail_memory(plan->err);
     if (!is_dict(graph, plan->root))
         return wfs_fail(plan->err, EOPNOTSUPP,
-                        "a distributed checkpoint is a dict, and this checkpoint is not one: "
-                        "convert it to .safetensors first, for its tensors alone");
+                        "a distributed checkpoint is a dict, and this checkpoint is not one: %s",
+                        wfs_catalog_n_tensors(plan->catalog) > 0
+                            ? "convert it to .safetensors first, for its tensors alone"
+                            : "it has no tensors, so there is nothing to convert");
     const uint32_t dict = dict_of(graph, plan->root, &is_empty);
     return dict == 0 ? 0 : walk_dict(&walk, graph_at(graph, dict));
 }
