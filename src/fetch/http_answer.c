@@ -101,9 +101,69 @@ static int parse_range(struct http_answer *answer, struct value value)
     return 0;
 }
 
+/* A word: it is taken where all of its characters are in `allowed`. */
+struct word {
+    const char *name, *allowed;
+    size_t at, n_room; /* in the answer */
+    bool is_full;      /* anything shorter is none */
+};
+
+#define WORD(member) offsetof(struct http_answer, member), sizeof(((struct http_answer *)0)->member)
+
+#define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+/* Letters, digits, blanks, commas, colons, and a minus in an old form. */
+#define DATE LETTERS "0123456789 ,:-"
+
+static const struct word words[] = {
+    {"date", DATE, WORD(date), false},
+    {"last-modified", DATE, WORD(modified), false},
+    {"x-amz-bucket-region", "abcdefghijklmnopqrstuvwxyz0123456789-", WORD(region), false},
+    {"x-repo-commit", "0123456789abcdef", WORD(commit), true},
+    {"x-error-code", LETTERS, WORD(problem), false},
+};
+
+static void copy_word(struct http_answer *answer, const struct word *word, struct value value)
+{
+    char *ret = (char *)answer + word->at;
+    *ret = '\0';
+    for (size_t i = 0; i < value.n_bytes; i++)
+        if (value.text[i] == '\0' || strchr(word->allowed, value.text[i]) == NULL)
+            return;
+    if (value.n_bytes >= word->n_room || (word->is_full && value.n_bytes < word->n_room - 1))
+        return;
+    memcpy(ret, value.text, value.n_bytes);
+    ret[value.n_bytes] = '\0';
+}
+
+static const struct word encoding_word = {NULL, LETTERS "0123456789-_", WORD(encoding), false};
+
+/* Stores keep the header that an object was uploaded with, also where it says nothing of its bytes.
+ */
+static bool is_plain_encoding(const struct value *value)
+{
+    static const char *const names[] = {"",     "identity", "aws-chunked", "binary", "none",
+                                        "utf8", "utf-8",    "7bit",        "8bit"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        if (value_is(value, names[i]))
+            return true;
+    }
+    return false;
+}
+
 static int parse_encoding(struct http_answer *answer, struct value value)
 {
-    answer->is_encoded |= value.n_bytes > 0 && !value_is(&value, "identity");
+    while (value.n_bytes > 0) {
+        const char *comma = memchr(value.text, ',', value.n_bytes);
+        struct value name = {value.text,
+                             comma == NULL ? value.n_bytes : (size_t)(comma - value.text)};
+        value.text += name.n_bytes + (comma != NULL);
+        value.n_bytes -= name.n_bytes + (comma != NULL);
+        trim(&name);
+        if (is_plain_encoding(&name))
+            continue;
+        answer->is_encoded = true;
+        copy_word(answer, &encoding_word, name);
+    }
     return 0;
 }
 
@@ -135,38 +195,6 @@ static int parse_location(struct http_answer *answer, struct value value)
     }
     answer->location = strndup(value.text, value.n_bytes);
     return answer->location == NULL ? -ENOMEM : 0;
-}
-
-/* A word: it is taken where all of its characters are in `allowed`. */
-struct word {
-    const char *name, *allowed;
-    size_t at, n_room; /* in the answer */
-    bool is_full;      /* anything shorter is none */
-};
-
-#define WORD(member) offsetof(struct http_answer, member), sizeof(((struct http_answer *)0)->member)
-
-/* Letters, digits, blanks, commas, colons, and a minus in an old form. */
-#define DATE "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ,:-"
-
-static const struct word words[] = {
-    {"date", DATE, WORD(date), false},
-    {"last-modified", DATE, WORD(modified), false},
-    {"x-amz-bucket-region", "abcdefghijklmnopqrstuvwxyz0123456789-", WORD(region), false},
-    {"x-repo-commit", "0123456789abcdef", WORD(commit), true},
-};
-
-static void copy_word(struct http_answer *answer, const struct word *word, struct value value)
-{
-    char *ret = (char *)answer + word->at;
-    *ret = '\0';
-    for (size_t i = 0; i < value.n_bytes; i++)
-        if (value.text[i] == '\0' || strchr(word->allowed, value.text[i]) == NULL)
-            return;
-    if (value.n_bytes >= word->n_room || (word->is_full && value.n_bytes < word->n_room - 1))
-        return;
-    memcpy(ret, value.text, value.n_bytes);
-    ret[value.n_bytes] = '\0';
 }
 
 static const struct {
@@ -347,8 +375,12 @@ static enum http_verdict judge_success(const struct http_answer *answer,
 {
     if (answer->is_bad)
         return reject(err, "the server sends a header that contradicts itself or is malformed");
-    if (answer->is_encoded)
-        return reject(err, "the server sends an encoded body, which it was asked not to");
+    if (answer->is_encoded) {
+        wfs_fail(err, EOPNOTSUPP,
+                 "the server sends it encoded%s%s, which is not read; download and unpack it",
+                 *answer->encoding != '\0' ? " with " : "", answer->encoding);
+        return HTTP_FAIL;
+    }
     return answer->status == 206 ? judge_range(answer, known, start, end, err)
                                  : judge_whole(answer, known, err);
 }

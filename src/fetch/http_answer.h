@@ -22,13 +22,15 @@ struct http_answer {
     bool has_range;      /* Content-Range, with the size of the object */
     bool is_empty_range; /* the range could not be satisfied, and the size is all it says */
     uint64_t first, last, n_total;
-    bool is_encoded;        /* gzip or the like */
+    bool is_encoded;        /* gzip or the like, or not known */
+    char encoding[32];      /* its name; "": none, or an odd one */
     bool is_bad;            /* contradicts itself, or cannot be parsed */
     char tag[HTTP_TAG_MAX]; /* of an ETag, with the quotes; "": none, or too long */
     bool is_weak_tag;
     char modified[40]; /* Last-Modified; "": none */
     char date[40];     /* Date; "": none */
     char commit[41];   /* X-Repo-Commit of the Hub, 40 digits; "": none */
+    char problem[32];  /* X-Error-Code of the Hub; "": none */
     char region[64];   /* X-Amz-Bucket-Region; "": none */
     char *location;    /* malloc'ed; NULL: none */
 };

@@ -25,6 +25,22 @@ const char *environment(const char *name)
     return value == NULL || *value == '\0' ? NULL : value;
 }
 
+static bool is_true(const char *value)
+{
+    static const char *const words[] = {"1", "on", "yes", "true"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (strcasecmp(value, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool environment_is_true(const char *name)
+{
+    const char *value = environment(name);
+    return value != NULL && is_true(value);
+}
+
 /* Returns "DIRECTORY/NAME", malloc'ed, in the home directory of the environment; NULL: there is
  * none, or out of memory. */
 static char *home_path(const char *name)
@@ -380,6 +396,16 @@ static int read_hub(struct http_credentials *credentials)
         return -ENOMEM;
     for (size_t n = strlen(credentials->hub); n > 0 && credentials->hub[n - 1] == '/'; n--)
         credentials->hub[n - 1] = '\0';
+    static const char *const offline[] = {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"};
+    for (size_t i = 0; i < sizeof(offline) / sizeof(*offline); i++) {
+        if (environment_is_true(offline[i]))
+            return wfs_fail(err, EINVAL,
+                            "%s is set: nothing is fetched from the Hub; unset it, or name the "
+                            "file in the cache of the Hub",
+                            offline[i]);
+    }
+    if (environment_is_true(HUB_NO_TOKEN))
+        return 0;
     if (token == NULL)
         token = environment("HUGGING_FACE_HUB_TOKEN");
     if (token != NULL)

@@ -8,8 +8,16 @@
 
 #include <weightfs/error.h>
 
+#include <stdbool.h>
+
 /* Returns the value of an environment variable; NULL where it is empty, too. */
 const char *environment(const char *name);
+
+/* Returns whether one is 1, on, yes or true, as the programs of the Hub and of AWS read them. */
+bool environment_is_true(const char *name);
+
+/* Whether no token is sent that the user did not give for the request. */
+#define HUB_NO_TOKEN "HF_HUB_DISABLE_IMPLICIT_TOKEN"
 
 /* What the environment and the two files of AWS say. Profiles that get their keys from a program or
  * a service are not supported. All texts are malloc'ed. */

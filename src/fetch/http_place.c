@@ -395,6 +395,20 @@ static bool find_code(const char *body, char ret[CODE_MAX])
     return n > 0 && at[n] == '<';
 }
 
+bool http_is_missing(const struct http_place *place, const struct http_answer *answer,
+                     const char *body)
+{
+    char code[CODE_MAX];
+    const bool is_hub_file =
+        *answer->problem == '\0' || strcmp(answer->problem, "EntryNotFound") == 0;
+    if (place->service != HTTP_S3)
+        return answer->status == 404 && is_hub_file;
+    /* S3 answers 403, too, whom it does not show a list of objects. */
+    return (answer->status == 403 || answer->status == 404) &&
+           (!find_code(body, code) || strcmp(code, "AccessDenied") == 0 ||
+            strcmp(code, "NoSuchKey") == 0);
+}
+
 static void hint_s3(struct strbuf *text, const struct http_place *place,
                     const struct http_answer *answer, const char *body)
 {
@@ -414,27 +428,39 @@ static void hint_s3(struct strbuf *text, const struct http_place *place,
         strbuf_puts(text, "; renew AWS_SESSION_TOKEN and the keys that belong to it");
     else if (has_code && strcmp(code, "InvalidToken") == 0)
         strbuf_puts(text, "; AWS_SESSION_TOKEN is not the one that belongs to the keys");
+    else if (has_code && strcmp(code, "InvalidObjectState") == 0)
+        strbuf_puts(text, "; the object is archived: restore it first, as with 'aws s3api "
+                          "restore-object'");
     else if (is_denied && place->signer == NULL)
         strbuf_puts(text, "; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (the "
                           "role of a machine is not used)");
     else if (is_denied)
         strbuf_puts(text, "; the keys of AWS_PROFILE or AWS_ACCESS_KEY_ID give no access, or there "
-                          "is no such object");
+                          "is no such object; buckets whose requester pays are not read");
 }
 
 static void hint_hub(struct strbuf *text, const struct http_place *place,
                      const struct http_answer *answer)
 {
     const bool has_token = place->bearer != NULL;
-    if (answer->status == 404)
+    const char *set = environment_is_true(HUB_NO_TOKEN) ? "unset " HUB_NO_TOKEN : "set HF_TOKEN";
+    if (answer->status == 404 && strcmp(answer->problem, "RepoNotFound") == 0)
+        strbuf_puts(text, "; the Hub has no such repository, or shows it to others only");
+    else if (strcmp(answer->problem, "RevisionNotFound") == 0)
+        strbuf_puts(text, "; the repository has no such revision");
+    else if (strcmp(answer->problem, "EntryNotFound") == 0)
+        strbuf_puts(text, "; the repository has no such file in this revision");
+    else if (strcmp(answer->problem, "DisabledRepo") == 0)
+        strbuf_puts(text, "; the Hub has disabled the repository");
+    else if (answer->status == 404)
         strbuf_puts(text, "; the Hub has no such repository, revision or file");
     else if (answer->status == 401 && !has_token)
-        strbuf_puts(text, "; the repository is private or gated, or does not exist; set HF_TOKEN");
+        strbuf_printf(text, "; the repository is private or gated, or does not exist; %s", set);
     else if (answer->status == 401)
         strbuf_puts(text, "; the token is not valid, or the repository does not exist; check "
                           "HF_TOKEN");
     else if (answer->status == 403 && !has_token)
-        strbuf_puts(text, "; the repository is gated; set HF_TOKEN");
+        strbuf_printf(text, "; the repository is gated; %s", set);
     else if (answer->status == 403)
         strbuf_puts(text, "; the owner of HF_TOKEN has no access; ask for it on the page of the "
                           "repository");

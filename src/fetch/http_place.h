@@ -48,6 +48,11 @@ bool http_place_is_repository(const char *name);
  * name of the Hub. */
 char *http_place_pin(const char *name, const char *commit);
 
+/* Returns whether a refusal says that there is no such file, and another one may exist beside it.
+ * body is the text of the answer. */
+bool http_is_missing(const struct http_place *place, const struct http_answer *answer,
+                     const char *body);
+
 struct strbuf;
 
 /*

@@ -218,6 +218,7 @@ int http_request_make(struct http_request *request, const struct http_asked *ask
     rc |= curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     rc |= curl_easy_setopt(easy, CURLOPT_USERAGENT, "weightfs/" WFS_VERSION);
     rc |= curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "identity");
+    rc |= curl_easy_setopt(easy, CURLOPT_HTTP_CONTENT_DECODING, 0L); /* what comes is judged here */
     if (asked->end - asked->start >= LARGE_BUFFER)
         (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)LARGE_BUFFER);
     rc |= curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, (long)asked->is_fresh);

@@ -356,9 +356,8 @@ static bool try_next(struct http_transfer *transfer)
 {
     struct http_object *object = transfer->object;
     struct http_place place;
-    const unsigned status = transfer->answer.status;
-    /* S3 answers 403, too, whom it does not show a list of objects. */
-    const bool is_missing = status == 404 || (status == 403 && object->place.service == HTTP_S3);
+    const bool is_missing =
+        http_is_missing(&object->place, &transfer->answer, transfer->held.bytes);
     char *name =
         object->repository == NULL ? NULL : http_place_try(object->repository, object->n_tries + 1);
     if (!is_missing || name == NULL ||
@@ -399,7 +398,8 @@ static void report_refusal(struct http_transfer *transfer)
     strbuf_puts(&text, transfer->err.text);
     if (is_directory && (status == 403 || status == 404))
         strbuf_puts(&text, "; the URL names a directory: name a file in it");
-    else if (object->repository != NULL && status == 404)
+    else if (object->repository != NULL && status == 404 &&
+             http_is_missing(&object->place, &transfer->answer, transfer->held.bytes))
         strbuf_printf(&text, "; the %s has no %s",
                       http_place_is_repository(object->repository) ? "repository" : "folder",
                       wfs_format_list(WFS_FORMAT_PUBLISHED, " or ").text);

@@ -11,7 +11,7 @@ WHY_NOT = None if PROGRAM.exists() else 'built without libcurl'
 SECRETS = ('hunter2', 'sig=tok3n', 'hf_s3cret', 'aws5ecret', 's3ssion')
 # What of the environment would lead elsewhere.
 CLEAN = {key: value for key, value in os.environ.items()
-         if not key.lower().endswith('_proxy') and not key.startswith(('AWS_', 'HF_', 'SSL_', 'CURL_', 'XDG_'))}
+         if not key.lower().endswith('_proxy') and not key.startswith(('AWS_', 'HF_', 'HUGGING_FACE_', 'TRANSFORMERS_', 'SSL_', 'CURL_', 'XDG_'))}
 
 # opened: "NAME: N, KIND[, weak][, whole]" with "URL" for the name of one, None: not at all; failures: (code, text) of each.
 Fetched = collections.namedtuple('Fetched', 'data opened failures stderr')

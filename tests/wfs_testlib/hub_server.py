@@ -21,7 +21,8 @@ def hub(repository, files, token=None, store=None, revisions=('main', COMMIT), h
         elif not has_access:
             exchange.answer('403 Forbidden', b'no', X_Error_Code='GatedRepo')
         elif name != repository or revision not in revisions or path not in files:
-            exchange.answer('404 Not Found', b'Entry not found', X_Error_Code='EntryNotFound')
+            code = 'RepoNotFound' if name != repository else 'RevisionNotFound' if revision not in revisions else 'EntryNotFound'
+            exchange.answer('404 Not Found', b'not found', X_Error_Code=code)
         elif store is not None:
             redirect(store + '/' + path + '?sig=tok3n', X_Repo_Commit=COMMIT, X_Linked_Size=1)(exchange)
         else:

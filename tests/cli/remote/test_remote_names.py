@@ -108,11 +108,51 @@ def test_a_revision_may_have_a_slash(name, revision):
 @pytest.mark.parametrize('token, options, code, hint', [
     (None, {'token': TOKEN}, 'EACCES', 'set HF_TOKEN'), ('hf_s3cretwrong', {'token': TOKEN}, 'EACCES', 'check HF_TOKEN'),
     (TOKEN, {'token': TOKEN, 'has_access': False}, 'EACCES', 'page of the repository'), (None, {'has_access': False}, 'EACCES', 'HF_TOKEN'),
-    (TOKEN, {}, 'ENOENT', 'no such repository, revision or file')])
+    (TOKEN, {}, 'ENOENT', 'the repository has no such file in this revision')])
 def test_a_refusal_of_the_hub_says_what_to_do(token, options, code, hint):
     with BadServer(CONTENT, default=hub('a/b', [], **options)) as server:
         got = fetch('hf://a/b/model.bin', env={'HF_ENDPOINT': server.origin, **({'HF_TOKEN': token} if token else {})})
     assert got.failures[0][0] == code and hint in got.failures[0][1] and len(server.requests) == 1
+
+
+@pytest.mark.parametrize('name, hint', [
+    ('hf://a/b@old', 'the repository has no such revision'), ('hf://a/b@old/model.bin', 'the repository has no such revision'),
+    ('hf://a/c', 'the Hub has no such repository, or shows it to others only'), ('hf://a/b', 'the repository has no model.safetensors'),
+    ('hf://a/b/x/', 'the folder has no model.safetensors'), ('hf://a/b/x', 'the repository has no such file in this revision')])
+def test_what_the_hub_does_not_have_is_told_apart(name, hint):
+    with BadServer(CONTENT, default=hub('a/b', ['README.md'])) as server:
+        got = fetch(name, env={'HF_ENDPOINT': server.origin, 'HF_TOKEN': TOKEN})
+    assert got.failures[0][0] == 'ENOENT' and hint in got.failures[0][1]
+    assert len(server.requests) == (1 if 'no model.safetensors' not in hint else 5)
+
+
+@pytest.mark.parametrize('variable', ['HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE'])
+@pytest.mark.parametrize('value, is_set', [('1', True), ('true', True), ('ON', True), ('0', False), ('no', False)])
+def test_offline_means_that_nothing_is_asked_of_the_hub(variable, value, is_set):
+    with BadServer(CONTENT, default=hub('a/b', FILES)) as server:
+        got = fetch('hf://a/b', env={'HF_ENDPOINT': server.origin, variable: value})
+    assert (not server.requests) == is_set and ([code for code, text in got.failures if variable in text] == ['EINVAL'] * is_set)
+
+
+def test_a_token_is_kept_back_where_the_user_says_so(folder):
+    write(folder / '.cache/huggingface/token', TOKEN + '\n')
+    env = {'HF_HUB_DISABLE_IMPLICIT_TOKEN': '1', 'HF_TOKEN': TOKEN}
+    with BadServer(CONTENT, default=hub('a/b', FILES)) as server:
+        assert fetch('hf://a/b', env={'HF_ENDPOINT': server.origin, **env}, home=folder).data == CONTENT[:1000]
+    assert all('authorization' not in request.headers for request in server.requests)
+    with BadServer(CONTENT, default=hub('a/b', FILES, TOKEN)) as server:
+        got = fetch('hf://a/b', env={'HF_ENDPOINT': server.origin, **env}, home=folder)
+    assert 'unset HF_HUB_DISABLE_IMPLICIT_TOKEN' in got.failures[0][1]
+
+
+def test_an_archived_object_is_not_passed_over():
+    """Of a folder of S3, too: the next file is not the one that is meant."""
+    def archived(exchange):
+        exchange.answer('403 Forbidden', b'<Error><Code>InvalidObjectState</Code></Error>')
+    for name in ('s3://bucket/key', 's3://bucket/folder/'):
+        with BadServer(CONTENT, default=archived) as server:
+            got = fetch(name, env={'AWS_ENDPOINT_URL': server.origin})
+        assert got.failures[0][0] == 'EACCES' and 'the object is archived' in got.failures[0][1] and len(server.requests) == 1
 
 
 @pytest.mark.parametrize('name, env, text', [

@@ -89,7 +89,6 @@ REPAIRED = {
     'a Content-Range that is nonsense': with_headers(Content_Range='bytes 0-99999999999999999999/x'),
     'two ranges at once': with_headers(Content_Range=None, Content_Type='multipart/byteranges; boundary=x'),
     'another length': with_headers(Content_Length=999),
-    'gzip': with_headers(Content_Encoding='gzip'),
     'nothing': raw(b''),
     'nonsense': raw(b'SSH-2.0-OpenSSH_9.2\r\n'),
     'half a header': raw(b'HTTP/1.1 206 Partial Content\r\nContent-Le'),
@@ -181,6 +180,21 @@ def test_a_transfer_that_is_cancelled_disturbs_no_other(behaviour):
     words = ['0+50000!', '50000+50000', '7+9-', '100000+100000!', '1+99999-', '150000+50000']
     got, _ = run([honest] + [behaviour] * 3, *words)
     assert got.data == CONTENT[50000:100000] + CONTENT[150000:] and not got.failures
+
+
+@pytest.mark.parametrize('encoding', ['', 'identity', 'aws-chunked', 'binary', 'UTF-8', 'none', 'aws-chunked,binary', 'aws-chunked, '])
+def test_an_encoding_that_changes_no_byte_is_ignored(encoding):
+    got, requests = run([with_headers(Content_Encoding=encoding)], '5+10', forever=True)
+    assert got.data == CONTENT[5:15] and not got.failures and len(requests) == 2
+
+
+@pytest.mark.parametrize('encoding, named', [('gzip', 'gzip'), ('aws-chunked, gzip', 'gzip'), ('br', 'br'), ('zstd,binary', 'zstd'), ('new', 'new'),
+                                             ('a b', None), ('x' * 100, None)])
+def test_an_encoding_that_may_change_bytes_is_final(encoding, named):
+    for behaviours, n in (([with_headers(Content_Encoding=encoding)], 1), ([honest, with_headers(Content_Encoding=encoding)], 2)):
+        got, requests = run(behaviours, '5+10', forever=True)
+        assert {code for code, _ in got.failures} == {'EOPNOTSUPP'} and len(requests) == n and got.data == b''
+        assert 'encoded%s, which' % (' with ' + named if named else '') in got.failures[0][1]
 
 
 # ---- what never ends ----

@@ -37,7 +37,7 @@ def whole(exchange):
 
 @pytest.mark.parametrize('behaviours', [
     [honest, cut(MIB // 2)], [honest, cut(1000, is_chunked=True)], [status('503 Service Unavailable'), status('429 Too Many Requests')],
-    [honest, with_headers(Content_Encoding='gzip')], [with_headers(Content_Range='bytes 1-5/9')], [raw(b'')], [whole] * 9, [chunked] * 9],
+    [honest, with_headers(Content_Encoding='aws-chunked')], [with_headers(Content_Range='bytes 1-5/9')], [raw(b'')], [whole] * 9, [chunked] * 9],
     ids=['cut', 'ended early', 'busy', 'encoded', 'another range', 'closed', 'no ranges', 'no lengths'])
 def test_a_verb_reads_what_the_file_has(behaviours, content):
     with BadServer(content, behaviours) as server:
