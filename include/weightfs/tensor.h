@@ -103,6 +103,7 @@ struct wfs_stored {
     bool is_big_endian; /* each element (each half of a complex one) is byte-swapped */
     bool is_conjugate;  /* imaginary halves are to be negated */
     bool is_negative;   /* every element is to be negated */
+    bool is_unrounded;  /* F64 that is computed: it is rounded once, to what is shown */
 };
 
 /* A named text that a format keeps with a tensor, such as param_id; the list ends with NULL. */
@@ -203,6 +204,9 @@ size_t wfs_tensor_piece_bytes(const struct wfs_tensor *tensor);
  */
 void wfs_tensor_read_ahead(const struct wfs_io *io, const struct wfs_tensor *tensor,
                            uint64_t offset);
+
+/* Returns what it is computed from, as a formula; NULL: it is stored. */
+const char *wfs_tensor_computed(const struct wfs_tensor *tensor);
 
 /* Returns why it cannot be read: its trouble, or one that was found when it was read; NULL: none
  * is known. */

@@ -53,6 +53,8 @@ struct source_kind {
     /* Returns why the bytes at offset cannot be read, once that is known, or NULL. NULL: no reason
      * is ever known. */
     const char *(*trouble)(const struct source *source, uint64_t offset);
+    /* Returns what the bytes are computed from. NULL: they are stored somewhere. */
+    const char *(*describe)(const struct source *source);
     /* Returns how many bytes of a remote one have been fetched. NULL for others. */
     uint64_t (*count_cached)(const struct source *source);
     /* Counts what was fetched for it and all others that came the same way, and that with what

@@ -58,6 +58,9 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
         source_free(catalog->own->assembled);
         free(catalog->own);
     }
+    for (size_t i = 0; i < catalog->sources.n_made; i++)
+        source_free(catalog->sources.made[i]);
+    free(catalog->sources.made);
     free(catalog->values.list);
     if (catalog->values.n_place_room > 0)
         free(catalog->values.places);
@@ -99,6 +102,17 @@ int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source)
         return -ENOMEM;
     }
     catalog->sources.list[catalog->sources.n++] = source;
+    return 0;
+}
+
+int catalog_adopt_made(struct wfs_catalog *catalog, struct source *source)
+{
+    if (array_reserve(&catalog->sources.made, sizeof(*catalog->sources.made),
+                      catalog->sources.n_made, 1, &catalog->sources.n_made_room) < 0) {
+        source_free(source);
+        return -ENOMEM;
+    }
+    catalog->sources.made[catalog->sources.n_made++] = source;
     return 0;
 }
 

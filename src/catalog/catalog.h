@@ -142,6 +142,8 @@ struct wfs_catalog {
         struct source **list;
         size_t n, n_room;
         struct wfs_access access; /* of files that are not in the list: indexes, directories */
+        struct source **made;     /* owned: made of these, and no files */
+        size_t n_made, n_made_room;
     } sources;
     struct {
         struct wfs_finding *list;
@@ -172,6 +174,9 @@ struct wfs_tensor *catalog_add(struct wfs_catalog *catalog);
 
 /* The source is freed with the catalog, also when this fails with -ENOMEM. */
 int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source);
+
+/* The same for one that is made of others. */
+int catalog_adopt_made(struct wfs_catalog *catalog, struct source *source);
 
 /* name lives in the arena; place 0: none. -ENOMEM. */
 int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id, uint32_t place);

@@ -395,6 +395,36 @@ void cast_elems(enum wfs_dtype from, const void *in, enum wfs_dtype to, void *ou
     }
 }
 
+/*
+ * A double as a float that rounds to anything narrower as the double does: cut off, with the last
+ * bit set where something was lost (round to odd).
+ */
+CAST_CLONES static void odd_of_f64(const void *in, void *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double value = f64_of(load(in, i, 8));
+        const float nearest = (float)value;
+        const uint32_t bits = bits_of(nearest);
+        const uint32_t is_farther = fabs((double)nearest) > fabs(value);
+        const uint32_t is_other = (double)nearest != value && value == value;
+        store(out, i, 4, (bits - is_farther) | is_other);
+    }
+}
+
+void cast_once(const void *in, enum wfs_dtype to, void *out, size_t n_elems)
+{
+    uint32_t floats[N_PIECE];
+    if (!is_float(to) || to == WFS_F64 || to == WFS_F32 || to == WFS_FLEX32) {
+        cast_elems(WFS_F64, in, to, out, n_elems);
+        return;
+    }
+    for (size_t i = 0; i < n_elems; i += N_PIECE) {
+        const size_t n = n_elems - i < N_PIECE ? n_elems - i : N_PIECE;
+        odd_of_f64((const char *)in + i * 8, floats, n);
+        encode_f32(floats, to, (char *)out + i * bytes_of(to), n);
+    }
+}
+
 /* Half of the last step away from the largest value is where rounding leaves the range. */
 static bool is_overflow(double before, double after, enum wfs_dtype to)
 {

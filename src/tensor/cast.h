@@ -17,6 +17,9 @@ bool cast_is_possible(enum wfs_dtype from, enum wfs_dtype to);
  * aligned. */
 void cast_elems(enum wfs_dtype from, const void *in, enum wfs_dtype to, void *out, size_t n_elems);
 
+/* Converts elements of F64 with one rounding, to nearest even; cast_elems goes through F32. */
+void cast_once(const void *in, enum wfs_dtype to, void *out, size_t n_elems);
+
 /* Adds what the cast of these elements loses to the counts: finite values that come out as
  * something else than themselves rounded, and NaN that went in. */
 void cast_count(enum wfs_dtype from, const void *in, enum wfs_dtype to, size_t n_elems,

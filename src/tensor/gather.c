@@ -37,7 +37,7 @@
 struct recipe {
     enum wfs_dtype from, to;
     size_t n_in, n_out;
-    bool is_swapped, is_conjugate, is_negative;
+    bool is_swapped, is_conjugate, is_negative, is_unrounded;
 };
 
 /* axes: `in` is bytes in the file, `out` bytes in what is shown. */
@@ -63,6 +63,7 @@ static bool recipe_init(struct recipe *recipe, const struct wfs_tensor *tensor)
         .is_swapped = stored->is_big_endian && n_from / 8 > (is_complex ? 2 : 1),
         .is_conjugate = stored->is_conjugate && is_complex,
         .is_negative = stored->is_negative,
+        .is_unrounded = stored->is_unrounded,
     };
     return n_from % 8 == 0 && n_to % 8 == 0 &&
            (recipe->from == recipe->to || cast_is_possible(recipe->from, recipe->to));
@@ -121,7 +122,9 @@ static void recipe_apply(const struct recipe *recipe, char *elems, size_t n_elem
 {
     if (recipe->is_swapped || recipe->is_conjugate || recipe->is_negative)
         fix_parts(recipe, elems, n_elems);
-    if (recipe->from != recipe->to)
+    if (recipe->from != recipe->to && recipe->is_unrounded)
+        cast_once(elems, recipe->to, out, n_elems);
+    else if (recipe->from != recipe->to)
         cast_elems(recipe->from, elems, recipe->to, out, n_elems);
 }
 

@@ -151,6 +151,12 @@ const char *wfs_tensor_trouble(const struct wfs_tensor *tensor)
     return source->kind->trouble(source, tensor->stored.offset);
 }
 
+const char *wfs_tensor_computed(const struct wfs_tensor *tensor)
+{
+    const struct source *source = tensor->stored.source;
+    return source == NULL || source->kind->describe == NULL ? NULL : source->kind->describe(source);
+}
+
 int wfs_tensor_check_source(const struct wfs_tensor *tensor)
 {
     const struct source *source = tensor->stored.source;

@@ -136,12 +136,19 @@ static int get_source_key(const struct look *look, struct strbuf *text)
 static int get_source_dtype(const struct look *look, struct strbuf *text)
 {
     const struct wfs_tensor *tensor = look->node->tensor;
-    return put(text, tensor == NULL ? NULL : wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype));
+    return put(text, tensor == NULL || tensor->stored.is_unrounded
+                         ? NULL
+                         : wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype));
 }
 
 static int get_changes(const struct look *look, struct strbuf *text)
 {
     return put(text, look->tensor.changes);
+}
+
+static int get_computed(const struct look *look, struct strbuf *text)
+{
+    return put(text, edit_is_staged(look->node) ? NULL : wfs_tensor_computed(&look->tensor));
 }
 
 /* It describes elements that no other dtype has. */
@@ -172,6 +179,7 @@ const struct attr attrs_table[] = {
     {"quantization", true, ATTR_TEXT, NULL}, /* set by copies */
     {"role", true, ATTR_FIXED, NULL},
     {"changes", true, ATTR_FIXED, get_changes},
+    {"computed", true, ATTR_FIXED, get_computed},
     {"part_of", true, ATTR_FIXED, NULL},
     {"sparse", true, ATTR_FIXED, NULL},
     {"numpy", true, ATTR_FIXED, get_numpy},

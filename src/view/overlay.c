@@ -101,20 +101,11 @@ static int add(struct laying *laying, const struct wfs_tensor *tensor)
     return add_key(laying, laying->catalog->n_tensors - 1);
 }
 
-/* Returns 1 if the filter of the overlay takes the key, else 0, or an error. */
-static int is_taken(const struct laying *laying, const char *key)
-{
-    if (laying->rule->regex == NULL)
-        return 1;
-    const int code = regex_search(laying->rule->regex, key, laying->err);
-    return code < 0 ? code : (code > 0) != laying->rule->is_negated;
-}
-
 static int lay_tensors(struct laying *laying, const struct wfs_catalog *over)
 {
     for (size_t i = 0; i < over->n_tensors; i++) {
         const struct wfs_tensor *tensor = &over->tensors[i];
-        int code = is_taken(laying, tensor->key);
+        int code = rule_takes(laying->rule, tensor->key, laying->err);
         if (code == 0)
             continue;
         const uint32_t id = text_index_find(&laying->keys, tensor->key, strlen(tensor->key));

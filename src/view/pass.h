@@ -93,6 +93,12 @@ const struct item *pass_base(const struct pass *pass, const struct item *item);
 int overlay_lay(const struct rule *rule, struct wfs_catalog *catalog, struct wfs_catalog *over,
                 struct wfs_report *report, struct wfs_error *err);
 
+/*
+ * Computes the tensors that rules for sums and adapters are about, of those that the loader loads.
+ * -EINVAL for keys, shapes and adapters that do not fit, or what the loader returned.
+ */
+int arithmetic_apply(struct pass *pass, const struct wfs_view_loader *loader);
+
 /* The passes. Each returns 0 or a negative errno with the report in `err`. */
 int pass_attributes(struct pass *pass);
 int pass_follow(struct pass *pass); /* attributes, the tensors that were renamed */

@@ -90,8 +90,17 @@ static const char *lack_of(const struct pass *pass, const struct rule *rule)
 {
     switch (rule->kind) {
     case RULE_OVERLAY:
+    case RULE_AVERAGE:
+    case RULE_ADD:
+    case RULE_MINUS:
+    case RULE_TASK:
+    case RULE_SLERP:
+    case RULE_LORA:
     case RULE_TOP_LEVEL_KEY:
         return NULL;
+    case RULE_WEIGHT:
+    case RULE_LORA_REMAP:
+        return "changes nothing";
     case RULE_CONTIGUOUS_EXCEPT:
         return "exempts no list";
     case RULE_CLASS:
@@ -131,10 +140,6 @@ static int run(struct pass *pass)
         make_order,    pass_collisions, pass_value_names,   pass_unused_rules, put_back,
         pass_parted,   pass_fillers,
     };
-    autofree bool *is_used = calloc(pass->view->n_rules + 1, sizeof(*is_used));
-    if (is_used == NULL)
-        return wfs_fail_memory(pass->err);
-    pass->is_used = is_used;
     for (size_t i = 0; i < sizeof(passes) / sizeof(*passes); i++) {
         const int code = passes[i](pass);
         if (code < 0 || pass->report->has_failed)
@@ -157,6 +162,9 @@ static int load_others(struct pass *pass, const struct wfs_view_loader *loader)
         if (code < 0)
             return code;
     }
+    code = arithmetic_apply(pass, loader);
+    if (code < 0)
+        return code;
     return view->like == NULL ? 0 : loader->load(loader->ctx, view->like, &pass->like, pass->err);
 }
 
@@ -165,9 +173,11 @@ int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
                    struct wfs_error *err)
 {
     auto_report struct wfs_report *report = calloc(1, sizeof(*report));
-    struct pass pass = {.view = view, .catalog = catalog, .report = report, .err = err};
+    autofree bool *is_used = calloc(view->n_rules + 1, sizeof(*is_used));
+    struct pass pass = {
+        .view = view, .catalog = catalog, .report = report, .is_used = is_used, .err = err};
     *out = NULL;
-    if (report == NULL)
+    if (report == NULL || is_used == NULL)
         return wfs_fail_memory(err);
     int code = load_others(&pass, loader);
     if (code < 0)
@@ -186,9 +196,8 @@ const char *wfs_view_other(const struct wfs_view *view, size_t i)
 {
     if (view->like != NULL && i-- == 0)
         return view->like;
-    for_rules(rule, view, RULE_OVERLAY)
-    {
-        if (i-- == 0)
+    for (const struct rule *rule = view->rules; rule != NULL; rule = rule->next) {
+        if (rule_has_file(rule->kind) && i-- == 0)
             return rule->argument;
     }
     return NULL;

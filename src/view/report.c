@@ -160,7 +160,7 @@ static int count_pieces(const struct wfs_distinct *distinct, enum wfs_dtype to,
 
 static bool is_counted(const struct item *item)
 {
-    return item_is_shown(item) && item_is_cast(item);
+    return item_is_shown(item) && (item_is_cast(item) || item_is_computed(item));
 }
 
 static int count_cast(const struct wfs_tensor *tensor, struct losses *losses)

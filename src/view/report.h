@@ -54,9 +54,14 @@ static inline bool item_is_renamed(const struct item *item)
     return strcmp(item->tensor.key, item->source_key) != 0;
 }
 
+static inline bool item_is_computed(const struct item *item)
+{
+    return item->tensor.stored.is_unrounded;
+}
+
 static inline bool item_is_cast(const struct item *item)
 {
-    return item->tensor.dtype != item->tensor.stored.dtype;
+    return item->tensor.dtype != item->tensor.stored.dtype && !item_is_computed(item);
 }
 
 /* Returns true if an adapter changed it on likely evidence. */

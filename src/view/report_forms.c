@@ -141,16 +141,30 @@ static void put_undecided(struct strbuf *out, const struct wfs_report *report, s
                   wfs_quote_n(item->tensor.key, item_path_bytes(item)).text);
 }
 
+static void put_counts(struct strbuf *out, const struct wfs_report *report, size_t i)
+{
+    if (report->has_counts)
+        strbuf_printf(out, ", %s, %s NaN",
+                      wfs_count_as(report->n_overflow[i], "overflows", "overflow").text,
+                      wfs_count_as(report->n_nan[i], "is", "are").text);
+}
+
 static void put_cast(struct strbuf *out, const struct wfs_report *report, size_t i)
 {
     const struct wfs_tensor *tensor = &report->items[i].tensor;
     put_escaped(out, tensor->key);
     strbuf_printf(out, ": %s to %s", wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype),
                   wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    if (report->has_counts)
-        strbuf_printf(out, ", %s, %s NaN",
-                      wfs_count_as(report->n_overflow[i], "overflows", "overflow").text,
-                      wfs_count_as(report->n_nan[i], "is", "are").text);
+    put_counts(out, report, i);
+}
+
+static void put_computed(struct strbuf *out, const struct wfs_report *report, size_t i)
+{
+    const struct wfs_tensor *tensor = &report->items[i].tensor;
+    put_escaped(out, tensor->key);
+    strbuf_puts(out, ": ");
+    put_escaped(out, wfs_tensor_computed(tensor));
+    put_counts(out, report, i);
 }
 
 static void put_commit(struct strbuf *out, const struct wfs_report_commit *commit)
@@ -179,6 +193,8 @@ static void put_text(struct strbuf *out, const struct wfs_report *report)
     strbuf_printf(out, "left undecided: %zu\ncast: %zu\n",
                   report->has_adapted ? count(report, item_is_undecided) : 0,
                   count(report, item_is_cast));
+    if (count(report, item_is_computed) > 0)
+        strbuf_printf(out, "computed: %zu\n", count(report, item_is_computed));
     if (lists[REPORT_COVERED].n_lines > 0)
         strbuf_printf(out, "covered by an overlay: %zu\n", lists[REPORT_COVERED].n_lines);
     if (lists[REPORT_LEFT_OUT].n_lines > 0 || report->commit.output != NULL)
@@ -192,6 +208,7 @@ static void put_text(struct strbuf *out, const struct wfs_report *report)
         put_items(out, report, "left undecided", item_is_undecided, put_undecided);
     put_items(out, report, "renamed", item_is_renamed, put_rename);
     put_items(out, report, "cast", item_is_cast, put_cast);
+    put_items(out, report, "computed", item_is_computed, put_computed);
     put_list(out, report, REPORT_COVERED);
     put_list(out, report, REPORT_SKIPPED);
     put_list(out, report, REPORT_LEFT_OUT);
@@ -246,6 +263,15 @@ static void json_renamed(struct json_out *out, const struct wfs_report *report, 
     json_out_close(out);
 }
 
+static void json_counts(struct json_out *out, const struct wfs_report *report, size_t i)
+{
+    if (report->has_counts) {
+        json_out_u64(out, "overflow", report->n_overflow[i]);
+        json_out_u64(out, "nan", report->n_nan[i]);
+    }
+    json_out_close(out);
+}
+
 static void json_cast(struct json_out *out, const struct wfs_report *report, size_t i)
 {
     const struct item *item = &report->items[i];
@@ -256,11 +282,18 @@ static void json_cast(struct json_out *out, const struct wfs_report *report, siz
     json_out_text(out, "key", tensor->key);
     json_out_text(out, "from", wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype));
     json_out_text(out, "to", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    if (report->has_counts) {
-        json_out_u64(out, "overflow", report->n_overflow[i]);
-        json_out_u64(out, "nan", report->n_nan[i]);
-    }
-    json_out_close(out);
+    json_counts(out, report, i);
+}
+
+static void json_computed(struct json_out *out, const struct wfs_report *report, size_t i)
+{
+    const struct item *item = &report->items[i];
+    if (!item_is_computed(item))
+        return;
+    json_out_open_object(out, NULL);
+    json_out_text(out, "key", item->tensor.key);
+    json_out_text(out, "formula", wfs_tensor_computed(&item->tensor));
+    json_counts(out, report, i);
 }
 
 static void json_adapted(struct json_out *out, const struct wfs_report *report, const char *name,
@@ -323,6 +356,7 @@ static void put_json(struct strbuf *text, const struct wfs_report *report)
     json_adapted(out, report, "undecided", UNDECIDED);
     json_out_close(out);
     json_items(out, report, "cast", json_cast);
+    json_items(out, report, "computed", json_computed);
     json_list(out, report, REPORT_COVERED);
     json_list(out, report, REPORT_LEFT_OUT);
     json_list(out, report, REPORT_DESCRIBED);

@@ -5,13 +5,17 @@
 #include "view/rule.h"
 
 #include <weightfs/cleanup.h>
+#include <weightfs/io.h>
 #include <weightfs/url.h>
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /*
  * ---- pairs ----
@@ -108,6 +112,14 @@ enum form {
 
 static const enum form forms[] = {
     [RULE_OVERLAY] = FORM_PAIR_OR_TEXT,
+    [RULE_AVERAGE] = FORM_PAIR_OR_TEXT,
+    [RULE_WEIGHT] = FORM_PAIR_OR_TEXT,
+    [RULE_ADD] = FORM_PAIR_OR_TEXT,
+    [RULE_MINUS] = FORM_PAIR_OR_TEXT,
+    [RULE_TASK] = FORM_PAIR_OR_TEXT,
+    [RULE_SLERP] = FORM_PAIR_OR_TEXT,
+    [RULE_LORA] = FORM_PAIR_OR_TEXT,
+    [RULE_LORA_REMAP] = FORM_SUBSTITUTION,
     [RULE_TOP_LEVEL_KEY] = FORM_TEXT,
     [RULE_RENAME] = FORM_NAMES,
     [RULE_REMAP] = FORM_SUBSTITUTION,
@@ -237,22 +249,27 @@ static int read_argument(struct rule *rule, struct wfs_error *err)
 {
     switch (rule->kind) {
     case RULE_REMAP:
+    case RULE_LORA_REMAP:
         return replace_backslashes(rule, err);
+    case RULE_WEIGHT:
+        return rule_number(rule->argument, &rule->weight)
+                   ? 0
+                   : wfs_fail(err, EINVAL, "'%s' is not a number", wfs_quote(rule->argument).text);
     case RULE_PERMUTE:
         return read_order(rule, err);
     case RULE_SPLIT:
         return read_parts(rule, err);
     case RULE_CAST:
         return read_dtype(rule->argument, &rule->dtype, err);
-    case RULE_OVERLAY:
-        return *rule->argument != '\0' ? 0 : wfs_fail(err, EINVAL, "FILE is missing");
     case RULE_CLASS:
         return class_find(rule->argument, &rule->class_)
                    ? 0
                    : wfs_fail(err, EINVAL, "unknown type '%s'; known are %s",
                               wfs_quote(rule->argument).text, class_names);
     default:
-        return 0;
+        return rule_has_file(rule->kind) && *rule->argument == '\0'
+                   ? wfs_fail(err, EINVAL, "FILE is missing")
+                   : 0;
     }
 }
 
@@ -304,12 +321,49 @@ static bool is_path(const char *text)
            strncmp(text, "../", 3) == 0;
 }
 
+bool rule_has_file(enum rule_kind kind)
+{
+    return kind == RULE_OVERLAY ||
+           (kind >= RULE_AVERAGE && kind <= RULE_LORA && kind != RULE_WEIGHT);
+}
+
+bool rule_number(const char *text, double *ret)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value) || isspace((unsigned char)*text))
+        return false;
+    *ret = value;
+    return true;
+}
+
+int rule_takes(const struct rule *rule, const char *key, struct wfs_error *err)
+{
+    const int code = rule->regex == NULL ? 1 : regex_search(rule->regex, key, err);
+    return code < 0 ? code : (code > 0) != rule->is_negated;
+}
+
+/* Cuts off a weight, which is what follows the last colon, if that is a number. */
+static void cut_weight(struct rule *rule, char *text)
+{
+    char *colon = strrchr(text, ':');
+    if (rule->kind != RULE_OVERLAY && rule_has_file(rule->kind) && colon != NULL &&
+        rule_number(colon + 1, &rule->weight)) {
+        *colon = '\0';
+        rule->has_weight = true;
+    }
+}
+
 /* Cuts the value into regex and argument. */
 static int read_value(const struct wfs_view_option *option, struct rule *rule,
                       struct wfs_error *err)
 {
     const enum form form = forms[rule->kind];
-    const bool has_colons = rule->kind == RULE_OVERLAY && is_path(rule->text);
+    autofree char *text = strdup(rule->text);
+    if (text == NULL)
+        return wfs_fail_memory(err);
+    cut_weight(rule, text);
+    const bool has_colons = rule_has_file(rule->kind) && is_path(text);
     const unsigned ways = (form != FORM_NAMES ? PAIR_ARROW : 0) |
                           (form != FORM_SUBSTITUTION && !has_colons ? PAIR_COLON : 0);
     struct pair pair;
@@ -317,11 +371,11 @@ static int read_value(const struct wfs_view_option *option, struct rule *rule,
         return wfs_condition_new(rule->text, &rule->condition, err);
     if (form == FORM_REGEX)
         return regex_new(rule->text, &rule->regex, err);
-    const bool is_pair = form != FORM_TEXT && find_pair(rule->text, ways, &pair);
+    const bool is_pair = form != FORM_TEXT && find_pair(text, ways, &pair);
     if (!is_pair && form != FORM_TEXT && form != FORM_PAIR_OR_TEXT)
         return fail_pair(option, rule->kind, rule->text, err);
     if (!is_pair) {
-        rule->argument = strdup(rule->text);
+        rule->argument = strdup(text);
         return rule->argument == NULL ? wfs_fail_memory(err) : 0;
     }
     if (form == FORM_NAMES)
@@ -330,7 +384,9 @@ static int read_value(const struct wfs_view_option *option, struct rule *rule,
     rule->argument = strndup(pair.second, pair.n_second);
     if (pattern == NULL || rule->argument == NULL)
         return wfs_fail_memory(err);
-    rule->is_negated = rule->kind == RULE_OVERLAY && pattern[0] == '!';
+    if (!rule->has_weight)
+        cut_weight(rule, rule->argument);
+    rule->is_negated = rule_has_file(rule->kind) && pattern[0] == '!';
     return regex_new(pattern + rule->is_negated, &rule->regex, err);
 }
 
@@ -341,14 +397,46 @@ int rule_new(const struct wfs_view_option *option, enum rule_kind kind, const ch
     if (rule == NULL)
         return wfs_fail_memory(err);
     rule->kind = kind;
+    rule->weight = 1;
     rule->name = option->name;
     rule->text = strdup(value);
     if (rule->text == NULL)
         return wfs_fail_memory(err);
     int code = read_value(option, rule, err);
+    if (code == 0 && kind == RULE_SLERP && !rule->has_weight)
+        return wfs_fail(err, EINVAL, "'%s' is not of the form %s", wfs_quote(value).text,
+                        option->argument);
     code = code < 0 || kind == RULE_RENAME ? code : read_argument(rule, err);
     if (code < 0)
         return code;
     *out = steal(&rule);
+    return 0;
+}
+
+int text_file_read(const char *what, const char *path, char **ret, size_t *ret_n,
+                   struct wfs_error *err)
+{
+    enum { MAX_BYTES = 16 << 20 };
+    struct stat st;
+    const struct wfs_quoted quoted = wfs_quote(path);
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return wfs_fail(err, errno, "cannot open the %s '%s': %s", what, quoted.text,
+                        strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return wfs_fail(err, EINVAL, "%s '%s' is not a regular file", what, quoted.text);
+    if (st.st_size > MAX_BYTES)
+        return wfs_fail(err, EINVAL, "%s '%s' is larger than %d bytes", what, quoted.text,
+                        MAX_BYTES);
+    autofree char *text = malloc((size_t)st.st_size + 1);
+    if (text == NULL)
+        return wfs_fail_memory(err);
+    const ssize_t n = io_read_at(fd, text, (size_t)st.st_size, 0);
+    if (n < 0)
+        return wfs_fail(err, (int)-n, "cannot read the %s '%s': %s", what, quoted.text,
+                        strerror((int)-n));
+    text[n] = '\0';
+    *ret = steal(&text);
+    *ret_n = (size_t)n;
     return 0;
 }

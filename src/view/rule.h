@@ -15,6 +15,14 @@
 
 enum rule_kind {
     RULE_OVERLAY,
+    RULE_AVERAGE,
+    RULE_WEIGHT,
+    RULE_ADD,
+    RULE_MINUS,
+    RULE_TASK,
+    RULE_SLERP,
+    RULE_LORA,
+    RULE_LORA_REMAP,
     RULE_TOP_LEVEL_KEY,
     RULE_RENAME, /* of an option; the rule is a RULE_REMAP */
     RULE_REMAP,
@@ -37,9 +45,11 @@ enum { RULE_MAX_PARTS = 64 };
 struct rule {
     struct rule *next;
     enum rule_kind kind;
-    const char *name;    /* of its option; static */
-    size_t number;       /* among the rules of its view, from 0 */
-    bool is_negated;     /* of a RULE_OVERLAY: it takes what does not match */
+    const char *name; /* of its option; static */
+    size_t number;    /* among the rules of its view, from 0 */
+    bool has_weight;
+    double weight;       /* of those with a file, and of RULE_WEIGHT */
+    bool is_negated;     /* of those with a file: it takes what does not match */
     bool has_backslash;  /* its replacement has \1, which is read as ${1} */
     char *text;          /* the value as typed */
     struct regex *regex; /* the keys it is for; NULL: all */
@@ -64,14 +74,29 @@ struct wfs_view {
     enum direction from, to;
     enum collision collision;
     bool is_partial, is_strict;
-    char *like;
-    unsigned n_files; /* rules files that are being read */
+    char *like, *lora_part;
+    double lora_alpha; /* NAN: not said */
+    unsigned n_files;  /* rules files that are being read */
 };
 
 /* Parses the value of a rule. -EINVAL says what is wrong with it. */
 int rule_new(const struct wfs_view_option *option, enum rule_kind kind, const char *value,
              struct rule **out, struct wfs_error *err);
 void rule_free(struct rule *rule);
+
+/* Returns 1 if the rule is for the key, else 0; -E2BIG of a regex. */
+int rule_takes(const struct rule *rule, const char *key, struct wfs_error *err);
+
+/* Returns whether another checkpoint, or an adapter, is the argument of rules of that kind. */
+bool rule_has_file(enum rule_kind kind);
+
+/* Reads a finite number, which is all of the text. */
+bool rule_number(const char *text, double *ret);
+
+/* Reads a whole regular file of at most 16 MiB; *ret is malloc'ed, with a NUL after its bytes.
+ * what: its name in messages. */
+int text_file_read(const char *what, const char *path, char **ret, size_t *ret_n,
+                   struct wfs_error *err);
 
 /* Returns the next rule of that kind, from `rule` on. */
 const struct rule *rule_next(const struct rule *rule, enum rule_kind kind);

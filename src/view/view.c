@@ -6,24 +6,20 @@
  * array of two texts, {"remap": ["A", "B"]}, and an option without a value is true.
  */
 #include <weightfs/cleanup.h>
-#include <weightfs/io.h>
 #include <weightfs/view.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "view/rule.h"
 
 /* ---- rules files ---- */
-
-enum { MAX_BYTES = 16 << 20 };
 
 /* The file that is being read. */
 struct reading {
@@ -94,30 +90,6 @@ static int add_members(const struct reading *r, size_t i, json_t *object)
     return code;
 }
 
-static int read_file(const struct reading *r, const char *path, char **ret, size_t *ret_n)
-{
-    struct stat st;
-    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return wfs_fail(r->err, errno, "cannot open the rules file '%s': %s", r->path.text,
-                        strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return wfs_fail(r->err, EINVAL, "rules file '%s' is not a regular file", r->path.text);
-    if (st.st_size > MAX_BYTES)
-        return wfs_fail(r->err, EINVAL, "rules file '%s' is larger than %d bytes", r->path.text,
-                        MAX_BYTES);
-    autofree char *text = malloc((size_t)st.st_size + 1);
-    if (text == NULL)
-        return wfs_fail_memory(r->err);
-    const ssize_t n = io_read_at(fd, text, (size_t)st.st_size, 0);
-    if (n < 0)
-        return wfs_fail(r->err, (int)-n, "cannot read the rules file '%s': %s", r->path.text,
-                        strerror((int)-n));
-    *ret = steal(&text);
-    *ret_n = (size_t)n;
-    return 0;
-}
-
 /* The parser quotes what it found in the file. */
 static int fail_syntax(const struct reading *r, const json_error_t *where)
 {
@@ -138,7 +110,7 @@ static int read_rules(struct wfs_view *view, const char *path, struct wfs_error 
     size_t n = 0, i;
     if (view->n_files == MAX_FILES)
         return wfs_fail(err, EINVAL, "rules files include each other: '%s'", r.path.text);
-    int code = read_file(&r, path, &text, &n);
+    int code = text_file_read("rules file", path, &text, &n, err);
     if (code < 0)
         return code;
     json_error_t where;
@@ -161,7 +133,7 @@ static int read_rules(struct wfs_view *view, const char *path, struct wfs_error 
 
 /* ---- options ---- */
 
-enum option_kind { IS_RULE, IS_WORD, IS_FLAG, IS_PATH, IS_RULES_FILE };
+enum option_kind { IS_RULE, IS_WORD, IS_FLAG, IS_PATH, IS_NUMBER, IS_RULES_FILE };
 
 struct option {
     struct wfs_view_option public;
@@ -220,6 +192,10 @@ static int set(struct wfs_view *view, const struct option *option, const char *v
         return choose(value, option->words, field, err);
     if (option->kind == IS_PATH)
         return set_path(field, value, err);
+    if (option->kind == IS_NUMBER)
+        return rule_number(value, field)
+                   ? 0
+                   : wfs_fail(err, EINVAL, "'%s' is not a number", wfs_quote(value).text);
     *(bool *)field = true;
     return 0;
 }
@@ -227,6 +203,21 @@ static int set(struct wfs_view *view, const struct option *option, const char *v
 static const struct option options[] = {
     {{"overlay", "[REGEX:]FILE", "add or replace tensors with those of FILE"},
      .rule = RULE_OVERLAY},
+    {{"average", "FILE[:WEIGHT]", "the weighted mean with the tensors of FILE"},
+     .rule = RULE_AVERAGE},
+    {{"weight", "N", "weight of the source itself in a sum (1)"}, .rule = RULE_WEIGHT},
+    {{"add", "FILE[:WEIGHT]", "add the tensors of FILE, times WEIGHT"}, .rule = RULE_ADD},
+    {{"minus", "FILE[:WEIGHT]", "subtract the tensors of FILE"}, .rule = RULE_MINUS},
+    {{"task", "FILE[:WEIGHT]", "add WEIGHT times the difference to FILE"}, .rule = RULE_TASK},
+    {{"slerp", "FILE:T", "go the part T of the way to FILE, on an arc"}, .rule = RULE_SLERP},
+    {{"lora", "PATH[:WEIGHT]", "add the adapter in a directory or file"}, .rule = RULE_LORA},
+    {{"lora_remap", "s/REGEX/TEXT/", "rename the modules of adapters"}, .rule = RULE_LORA_REMAP},
+    {{"lora_part", "NAME", "of an adapter for several components, this one"},
+     IS_PATH,
+     .at = offsetof(struct wfs_view, lora_part)},
+    {{"lora_alpha", "N", "alpha of adapters whose files lack it"},
+     IS_NUMBER,
+     .at = offsetof(struct wfs_view, lora_alpha)},
     {{"top_level_key", "KEY", "show only what is below KEY, without its name"},
      .rule = RULE_TOP_LEVEL_KEY},
     {{"rename", "OLD NEW", "rename a tensor, or a module and all below it"}, .rule = RULE_RENAME},
@@ -267,7 +258,7 @@ static const struct option options[] = {
      IS_WORD,
      .at = offsetof(struct wfs_view, collision),
      .words = {"error", "suffix"}},
-    {{"partial", NULL, "with --like: accept missing tensors"},
+    {{"partial", NULL, "with --like and sums: accept missing tensors"},
      IS_FLAG,
      .at = offsetof(struct wfs_view, is_partial)},
     {{"strict", NULL, "fail if a decision would be a guess"},
@@ -289,6 +280,7 @@ int wfs_view_new(struct wfs_view **out)
         return -ENOMEM;
     view->end = &view->rules;
     view->from = view->to = TO_UNSAID;
+    view->lora_alpha = NAN;
     *out = view;
     return 0;
 }
@@ -303,6 +295,7 @@ void wfs_view_free(struct wfs_view *view)
         rule_free(rule);
     }
     free(view->like);
+    free(view->lora_part);
     free(view);
 }
 

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A range of bytes is cut into patches: whole rows, as many as are worth to be done together, or a
+ * part of one row.
+ */
+#include "compute/compute.h"
+
+#include <weightfs/array.h>
+#include <weightfs/cleanup.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "compute/evaluation.h"
+#include "compute/shelf.h"
+
+enum { MOST_BYTES = 256 << 20 }; /* of the decoded factors of a step */
+
+static void free_computation(void *ctx)
+{
+    struct computation *c = ctx;
+    if (c == NULL)
+        return;
+    shelf_forget(c->id);
+    for (size_t i = 0; i < c->n_steps; i++)
+        free(c->found[i].norms);
+    free(c->steps);
+    free(c->found);
+    free(c->text);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* Returns the patch at an element, with at most n of them. */
+static struct patch cut_patch(const struct computation *c, uint64_t elem, uint64_t n)
+{
+    const uint64_t row = elem / c->n_cols, col = elem % c->n_cols;
+    if (col != 0 || n < c->n_cols || c->n_cols > PATCH_ELEMS) {
+        const uint64_t n_left = c->n_cols - col, n_most = n < PATCH_ELEMS ? n : PATCH_ELEMS;
+        return (struct patch){row, col, 1, (size_t)(n_left < n_most ? n_left : n_most)};
+    }
+    uint64_t n_rows = n / c->n_cols;
+    const uint64_t n_fit = PATCH_ELEMS / c->n_cols, n_batch = c->n_rows - row % c->n_rows;
+    n_rows = n_rows < n_fit ? n_rows : n_fit;
+    return (struct patch){row, 0, (size_t)(n_rows < n_batch ? n_rows : n_batch), (size_t)c->n_cols};
+}
+
+/* Returns the patch that is computed for one: of whole blocks of columns. */
+static struct patch widen(const struct computation *c, const struct patch *patch)
+{
+    struct patch wide = *patch;
+    if (patch->n_rows == 1) {
+        const uint64_t end = patch->col + patch->n_cols;
+        wide.col = patch->col / c->n_align * c->n_align;
+        wide.n_cols = (size_t)((end + c->n_align - 1) / c->n_align * c->n_align - wide.col);
+    }
+    return wide;
+}
+
+/* Computes n elements from number elem on. */
+static int compute_elems(const struct wfs_io *io, struct computation *c, uint64_t elem, size_t n,
+                         double *out)
+{
+    struct work work;
+    const size_t n_most = (n < PATCH_ELEMS ? n : PATCH_ELEMS) + 2 * (size_t)c->n_align;
+    double *wide = c->n_align > 1 ? malloc(n_most * sizeof(*wide)) : NULL;
+    int code = work_init(&work, io, c, n_most);
+    code = c->n_align > 1 && wide == NULL ? -ENOMEM : code;
+    while (n > 0 && code == 0) {
+        const struct patch patch = cut_patch(c, elem, n), computed = widen(c, &patch);
+        const size_t n_now = patch.n_rows * patch.n_cols;
+        code = evaluate(&work, &computed, wide != NULL ? wide : out);
+        if (wide != NULL && code == 0)
+            memcpy(out, wide + (patch.col - computed.col), n_now * sizeof(*out));
+        elem += n_now;
+        out += n_now;
+        n -= n_now;
+    }
+    work_done(&work);
+    free(wide);
+    return code;
+}
+
+/* Elements that the range begins or ends inside of are computed apart. */
+static int read_computation(const struct source *source, const struct wfs_io *io, uint64_t offset,
+                            void *buf, size_t n_bytes)
+{
+    struct computation *c = source->ctx;
+    const size_t n_elem = sizeof(double);
+    char *to = buf;
+    while (n_bytes > 0) {
+        const size_t skip = offset % n_elem;
+        double one;
+        int code;
+        size_t n = n_bytes;
+        if (skip == 0 && n_bytes >= n_elem && (uintptr_t)to % _Alignof(double) == 0) {
+            n = n_bytes / n_elem * n_elem;
+            code = compute_elems(io, c, offset / n_elem, n / n_elem, (double *)(void *)to);
+        } else {
+            n = n_elem - skip < n_bytes ? n_elem - skip : n_bytes;
+            code = compute_elems(io, c, offset / n_elem, 1, &one);
+            memcpy(to, (char *)&one + skip, n);
+        }
+        if (code < 0)
+            return code;
+        offset += n;
+        to += n;
+        n_bytes -= n;
+    }
+    return 0;
+}
+
+/* Calls visit with every tensor that the result is made of, until one returns something. */
+static const void *visit_tensors(const struct computation *c,
+                                 const void *(*visit)(const struct wfs_tensor *))
+{
+    const void *found = visit(&c->base);
+    for (size_t i = 0; i < c->n_steps; i++) {
+        const struct compute_step *step = &c->steps[i];
+        const struct wfs_tensor *const tensors[] = {
+            &step->a.left,       &step->a.right,     &step->a.core,  &step->a.rank_scale,
+            &step->a.row_scale,  &step->b.left,      &step->b.right, &step->b.core,
+            &step->b.rank_scale, &step->b.row_scale, &step->vector};
+        for (size_t k = 0; k < sizeof(tensors) / sizeof(*tensors) && found == NULL; k++) {
+            if (tensors[k]->stored.source != NULL)
+                found = visit(tensors[k]);
+        }
+    }
+    return found;
+}
+
+static const void *changed(const struct wfs_tensor *tensor)
+{
+    return wfs_tensor_check_source(tensor) < 0 ? tensor : NULL;
+}
+
+static const void *trouble_of(const struct wfs_tensor *tensor)
+{
+    return wfs_tensor_trouble(tensor);
+}
+
+static int check_computation(const struct source *source, uint64_t offset)
+{
+    (void)offset;
+    return visit_tensors(source->ctx, changed) != NULL ? -EIO : 0;
+}
+
+static const char *trouble_of_computation(const struct source *source, uint64_t offset)
+{
+    (void)offset;
+    return visit_tensors(source->ctx, trouble_of);
+}
+
+static const char *describe_computation(const struct source *source)
+{
+    return ((const struct computation *)source->ctx)->text;
+}
+
+static const struct source_kind computation_kind = {.read = read_computation,
+                                                    .done = free_computation,
+                                                    .check = check_computation,
+                                                    .trouble = trouble_of_computation,
+                                                    .describe = describe_computation};
+
+static bool is_computation(const struct source *source)
+{
+    return source != NULL && source->kind == &computation_kind;
+}
+
+bool compute_is_batch(const struct source *source)
+{
+    return ((const struct computation *)source->ctx)->is_batch;
+}
+
+/* Sees the base as matrices. One of fewer than two dimensions is a row. */
+static void divide(struct computation *c, bool is_batch, uint64_t n_elems)
+{
+    const struct wfs_shape *shape = &c->base.shape;
+    c->is_batch = is_batch;
+    c->n_batches = is_batch ? shape->dims[0] : 1;
+    c->n_rows = shape->rank < 2 ? 1 : shape->dims[is_batch];
+    const uint64_t n_rows = c->n_batches * c->n_rows; /* at most n_elems, where that is not 0 */
+    c->n_cols = n_rows == 0 ? 0 : n_elems / n_rows;
+    c->n_align = 1;
+}
+
+int compute_new(const struct wfs_tensor *base, bool is_batch, struct source **out)
+{
+    static atomic_uint_fast64_t n_made;
+    uint64_t n_elems;
+    struct computation *c = calloc(1, sizeof(*c));
+    if (c == NULL || wfs_shape_count(&base->shape, &n_elems) < 0 || n_elems > UINT64_MAX / 8) {
+        free(c);
+        return -ENOMEM;
+    }
+    c->base = *base;
+    c->id = atomic_fetch_add(&n_made, 1) + 1;
+    pthread_mutex_init(&c->lock, NULL);
+    if (is_computation(base->stored.source)) {
+        c->base.dtype = WFS_F64;
+        c->base.n_bytes = n_elems * sizeof(double);
+    }
+    divide(c, is_batch, n_elems);
+    const char *path = base->stored.source == NULL ? "" : base->stored.source->path;
+    if (source_new(&computation_kind, path, c, n_elems * sizeof(double), out) < 0)
+        return -ENOMEM;
+    if (base->stored.source != NULL)
+        (*out)->origin =
+            base->stored.source->origin != NULL ? base->stored.source->origin : base->stored.source;
+    return 0;
+}
+
+/* Makes room for what is found out about the whole tensor. */
+static int find_room(struct computation *c, const struct compute_step *step,
+                     struct findings_of_step *found)
+{
+    *found = (struct findings_of_step){0};
+    if (step->vector.stored.source == NULL || step->kind == COMPUTE_MULTIPLY)
+        return 0;
+    found->n_norms = (size_t)(step->is_by_column ? step->vector.shape.dims[0] : c->n_rows);
+    found->norms = calloc(found->n_norms + 1, sizeof(*found->norms));
+    return found->norms == NULL ? -ENOMEM : 0;
+}
+
+int compute_add(struct source *source, const struct compute_step *step, const char *text)
+{
+    struct computation *c = source->ctx;
+    char *before = c->text, *now = NULL;
+    if (array_reserve(&c->steps, sizeof(*c->steps), c->n_steps, 1, &c->n_room) < 0 ||
+        array_reserve(&c->found, sizeof(*c->found), c->n_steps, 1, &c->n_found_room) < 0 ||
+        find_room(c, step, &c->found[c->n_steps]) < 0)
+        return -ENOMEM;
+    c->steps[c->n_steps++] = *step;
+    c->needs_base = c->needs_base || step->kind == COMPUTE_TOWARDS;
+    if (step->kind == COMPUTE_ROTATE)
+        c->n_align = step->n_block;
+    if (text == NULL)
+        return 0;
+    now = malloc((before == NULL ? strlen("base ") : strlen(before) + 2) + strlen(text) + 1);
+    if (now == NULL)
+        return -ENOMEM;
+    strcpy(now, before == NULL ? "base " : before);
+    strcat(now, before == NULL ? "" : "; ");
+    c->text = strcat(now, text);
+    free(before);
+    return 0;
+}
+
+void compute_show(struct wfs_tensor *tensor, const struct source *source)
+{
+    tensor->stored = (struct wfs_stored){
+        .source = (struct source *)(uintptr_t)source, .dtype = WFS_F64, .is_unrounded = true};
+}
+
+/* Adds the bytes of an array. */
+static bool add_bytes(uint64_t n_rows, uint64_t n_cols, uint64_t *sum)
+{
+    uint64_t n;
+    return checked_mul(n_rows, n_cols, &n) && checked_mul(n, sizeof(double), &n) &&
+           checked_add(*sum, n, sum);
+}
+
+/* Adds what is decoded of a matrix. */
+static bool add_matrix(const struct compute_matrix *m, bool is_whole, uint64_t *sum)
+{
+    const uint64_t *left = m->left.shape.dims, *right = m->right.shape.dims,
+                   *core = m->core.shape.dims;
+    if (m->left.stored.source == NULL)
+        return true;
+    if (m->right.stored.source == NULL)
+        return !is_whole || add_bytes(left[1], left[2], sum);
+    uint64_t n_cols = right[2], n_core;
+    if (m->core.stored.source != NULL &&
+        (!checked_mul(n_cols, core[2], &n_cols) || !checked_mul(core[0], core[1], &n_core) ||
+         !add_bytes(n_core, core[2], sum)))
+        return false;
+    return add_bytes(left[2], n_cols, sum) && (!is_whole || add_bytes(left[1], n_cols, sum));
+}
+
+int compute_check(const struct compute_step *step, struct wfs_error *err)
+{
+    uint64_t sum = 0;
+    const bool is_whole = step->kind == COMPUTE_KRONECKER;
+    if (step->kind == COMPUTE_ROWS)
+        return 0;
+    uint64_t n_rows = 0;
+    const bool is_countable =
+        step->kind == COMPUTE_ROTATE
+            ? checked_mul(step->a.left.shape.dims[1], step->n_block, &n_rows) &&
+                  add_bytes(n_rows, step->n_block, &sum)
+            : add_matrix(&step->a, is_whole, &sum) && add_matrix(&step->b, is_whole, &sum);
+    if (!is_countable || sum > MOST_BYTES)
+        return wfs_fail(err, E2BIG, "its factors take more than %s of memory",
+                        wfs_count(MOST_BYTES, "byte").text);
+    return 0;
+}

@@ -1,0 +1,731 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Right factors are decoded once for the tensor, left ones for the rows of a patch. Columns of a
+ * product are done in strips that fit into the nearest cache with all rows of the right factor.
+ */
+#include "compute/evaluation.h"
+
+#include <weightfs/cleanup.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/kernel.h"
+#include "compute/shelf.h"
+
+enum {
+    STRIP = 256,         /* columns */
+    DECODE_BYTES = 65536 /* of stored elements at a time */
+};
+
+static bool is_there(const struct wfs_tensor *tensor)
+{
+    return tensor->stored.source != NULL;
+}
+
+static uint64_t dim(const struct wfs_tensor *tensor, uint32_t i)
+{
+    return tensor->shape.dims[i];
+}
+
+int work_init(struct work *work, const struct wfs_io *io, struct computation *computation,
+              size_t n_elems)
+{
+    const size_t n_bytes = n_elems * sizeof(double);
+    *work = (struct work){.io = io, .computation = computation, .n_elems = n_elems};
+    work->base = malloc(n_bytes);
+    work->term = malloc(n_bytes);
+    work->other = malloc(n_bytes);
+    work->bytes = malloc(DECODE_BYTES);
+    return work->base == NULL || work->term == NULL || work->other == NULL || work->bytes == NULL
+               ? -ENOMEM
+               : 0;
+}
+
+void work_done(struct work *work)
+{
+    free(work->base);
+    free(work->term);
+    free(work->other);
+    free(work->left);
+    free(work->bytes);
+}
+
+/* Reads n elements from number `first` on. bytes: DECODE_BYTES of scratch. */
+static int decode(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t first,
+                  size_t n, double *out, char *bytes)
+{
+    const size_t n_elem = wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8;
+    while (n > 0) {
+        const size_t n_now = n < DECODE_BYTES / n_elem ? n : DECODE_BYTES / n_elem;
+        const ssize_t n_read =
+            wfs_tensor_read_for(io, tensor, first * n_elem, bytes, n_now * n_elem);
+        if (n_read < 0)
+            return (int)n_read;
+        if ((size_t)n_read < n_now * n_elem)
+            return -EIO;
+        const int code = wfs_dtype_decode((enum wfs_dtype)tensor->dtype, bytes, n_now, out);
+        if (code < 0)
+            return code;
+        first += n_now;
+        out += n_now;
+        n -= n_now;
+    }
+    return 0;
+}
+
+/* Where the patch begins in the whole, in elements. */
+static uint64_t start_of(const struct computation *c, const struct patch *patch)
+{
+    return patch->row * c->n_cols + patch->col;
+}
+
+static int read_base(struct work *work, const struct patch *patch, double *out)
+{
+    return decode(work->io, &work->computation->base, start_of(work->computation, patch),
+                  patch->n_rows * patch->n_cols, out, work->bytes);
+}
+
+/* ---- factors on the shelf ---- */
+
+struct filling {
+    const struct wfs_io *io;
+    const struct wfs_tensor *tensor, *core, *rank_scale;
+    uint64_t batch, n_rows, n_cols; /* of the result */
+    const struct compute_step *step;
+    const struct compute_matrix *matrix;
+};
+
+/* to[a][c][k] = sum over b of core[a][b][k] * from[b][c] */
+static void multiply_core(const struct filling *f, const double *core, const double *from,
+                          double *to)
+{
+    const uint64_t n_inner = dim(f->core, 1), n_last = dim(f->core, 2), n = f->n_cols / n_last;
+    for (uint64_t a = 0; a < f->n_rows; a++) {
+        for (uint64_t c = 0; c < n; c++) {
+            for (uint64_t k = 0; k < n_last; k++) {
+                double sum = 0;
+                for (uint64_t b = 0; b < n_inner; b++)
+                    sum = sum + core[(a * n_inner + b) * n_last + k] * from[b * n + c];
+                to[(a * n + c) * n_last + k] = sum;
+            }
+        }
+    }
+}
+
+static int fill_core(const struct filling *f, double *to, char *bytes)
+{
+    const uint64_t n_core = dim(f->core, 0) * dim(f->core, 1) * dim(f->core, 2);
+    const uint64_t n_from = dim(f->tensor, 1) * dim(f->tensor, 2);
+    autofree double *core = calloc(n_core + n_from, sizeof(*core));
+    if (core == NULL)
+        return -ENOMEM;
+    int code = decode(f->io, f->core, 0, n_core, core, bytes);
+    code = code < 0 ? code : decode(f->io, f->tensor, 0, n_from, core + n_core, bytes);
+    if (code == 0)
+        multiply_core(f, core, core + n_core, to);
+    return code;
+}
+
+static int fill_right(void *ctx, double *to)
+{
+    const struct filling *f = ctx;
+    const size_t n = (size_t)(f->n_rows * f->n_cols);
+    autofree char *bytes = malloc(DECODE_BYTES);
+    autofree double *scales = calloc(f->n_rows + 1, sizeof(*scales));
+    if (bytes == NULL || scales == NULL)
+        return -ENOMEM;
+    int code = is_there(f->core) ? fill_core(f, to, bytes)
+                                 : decode(f->io, f->tensor, f->batch * n, n, to, bytes);
+    if (code < 0 || !is_there(f->rank_scale))
+        return code;
+    code = decode(f->io, f->rank_scale, 0, (size_t)f->n_rows, scales, bytes);
+    for (uint64_t k = 0; code == 0 && k < f->n_rows; k++)
+        kernel_scale(to + k * f->n_cols, scales[k], (size_t)f->n_cols);
+    return code;
+}
+
+/* Numbers of arrays of a step. */
+enum { PART_A, PART_B, PART_ROTATIONS, PART_VECTOR, PART_ROW_SCALE, N_PARTS };
+
+static struct shelf_key key_of(const struct computation *c, const struct compute_step *step,
+                               unsigned part, uint64_t batch)
+{
+    return (struct shelf_key){c->id, (uint64_t)(step - c->steps), batch * N_PARTS + part};
+}
+
+static int take_right(struct work *work, const struct compute_step *step,
+                      const struct compute_matrix *m, uint64_t batch, const double **ret)
+{
+    struct filling f = {.io = work->io,
+                        .tensor = &m->right,
+                        .core = &m->core,
+                        .rank_scale = &m->rank_scale,
+                        .batch = batch,
+                        .n_rows = dim(&m->left, 2)};
+    f.n_cols = is_there(&m->core) ? dim(&m->right, 2) * dim(&m->core, 2) : dim(&m->right, 2);
+    const struct shelf_key key =
+        key_of(work->computation, step, m == &step->a ? PART_A : PART_B, batch);
+    return shelf_take(&key, (size_t)(f.n_rows * f.n_cols), fill_right, &f, ret);
+}
+
+static int fill_vector(void *ctx, double *to)
+{
+    const struct filling *f = ctx;
+    autofree char *bytes = malloc(DECODE_BYTES);
+    return bytes == NULL ? -ENOMEM
+                         : decode(f->io, f->tensor, 0, (size_t)dim(f->tensor, 0), to, bytes);
+}
+
+static int take_vector(struct work *work, const struct compute_step *step, unsigned part,
+                       const struct wfs_tensor *tensor, const double **ret)
+{
+    const struct shelf_key key = key_of(work->computation, step, part, 0);
+    struct filling f = {.io = work->io, .tensor = tensor};
+    return shelf_take(&key, (size_t)dim(tensor, 0), fill_vector, &f, ret);
+}
+
+/* ---- products ---- */
+
+static int read_left(struct work *work, const struct compute_matrix *m, uint64_t row, size_t n_rows)
+{
+    const size_t n = n_rows * (size_t)dim(&m->left, 2);
+    if (n > work->n_left) {
+        free(work->left);
+        work->n_left = 0;
+        work->left = malloc(n * sizeof(*work->left));
+        if (work->left == NULL)
+            return -ENOMEM;
+        work->n_left = n;
+    }
+    return decode(work->io, &m->left, row * dim(&m->left, 2), n, work->left, work->bytes);
+}
+
+static int scale_rows(struct work *work, const struct compute_step *step,
+                      const struct compute_matrix *m, const struct patch *patch, double *to)
+{
+    const double *scales = NULL;
+    const int code = take_vector(work, step, PART_ROW_SCALE, &m->row_scale, &scales);
+    for (size_t i = 0; code == 0 && i < patch->n_rows; i++)
+        kernel_scale(to + i * patch->n_cols, scales[patch->row + i], patch->n_cols);
+    shelf_give_back(scales);
+    return code;
+}
+
+static int multiply(struct work *work, const struct compute_step *step,
+                    const struct compute_matrix *m, const struct patch *patch, double *to)
+{
+    const size_t n_rank = (size_t)dim(&m->left, 2);
+    const size_t n_step = (size_t)work->computation->n_cols;
+    const double *right = NULL;
+    int code = read_left(work, m, patch->row, patch->n_rows);
+    if (code == 0)
+        code = take_right(work, step, m, patch->row / work->computation->n_rows, &right);
+    for (size_t col = 0; code == 0 && col < patch->n_cols; col += STRIP) {
+        const size_t n = patch->n_cols - col < STRIP ? patch->n_cols - col : STRIP;
+        for (size_t i = 0; i < patch->n_rows; i++)
+            kernel_multiply(work->left + i * n_rank, n_rank, right + patch->col + col, n_step, n,
+                            to + i * patch->n_cols + col);
+    }
+    shelf_give_back(right);
+    if (code == 0 && is_there(&m->row_scale))
+        code = scale_rows(work, step, m, patch, to);
+    return code;
+}
+
+/* Computes what the patch has of the matrix. */
+static int read_matrix(struct work *work, const struct compute_step *step,
+                       const struct compute_matrix *m, const struct patch *patch, double *to)
+{
+    if (is_there(&m->right))
+        return multiply(work, step, m, patch, to);
+    return decode(work->io, &m->left, start_of(work->computation, patch),
+                  patch->n_rows * patch->n_cols, to, work->bytes);
+}
+
+/* A whole small matrix: of a Kronecker product. */
+static int fill_whole(void *ctx, double *to)
+{
+    const struct filling *f = ctx;
+    const struct compute_matrix *m = f->matrix;
+    const uint64_t n_rows = dim(&m->left, 1), n_rank = dim(&m->left, 2);
+    autofree char *bytes = malloc(DECODE_BYTES);
+    if (bytes == NULL)
+        return -ENOMEM;
+    if (!is_there(&m->right))
+        return decode(f->io, &m->left, 0, (size_t)(n_rows * n_rank), to, bytes);
+    struct filling right_of = {.io = f->io,
+                               .tensor = &m->right,
+                               .core = &m->core,
+                               .rank_scale = &m->rank_scale,
+                               .n_rows = n_rank};
+    right_of.n_cols = is_there(&m->core) ? dim(&m->right, 2) * dim(&m->core, 2) : dim(&m->right, 2);
+    autofree double *left = calloc(n_rows * n_rank + n_rank * right_of.n_cols, sizeof(*left));
+    if (left == NULL)
+        return -ENOMEM;
+    double *right = left + n_rows * n_rank;
+    int code = decode(f->io, &m->left, 0, (size_t)(n_rows * n_rank), left, bytes);
+    code = code < 0 ? code : fill_right(&right_of, right);
+    for (uint64_t i = 0; code == 0 && i < n_rows; i++)
+        kernel_multiply(left + i * n_rank, (size_t)n_rank, right, (size_t)right_of.n_cols,
+                        (size_t)right_of.n_cols, to + i * right_of.n_cols);
+    return code;
+}
+
+static uint64_t cols_of(const struct compute_matrix *m)
+{
+    if (!is_there(&m->right))
+        return dim(&m->left, 2);
+    return dim(&m->right, 2) * (is_there(&m->core) ? dim(&m->core, 2) : 1);
+}
+
+static int take_whole(struct work *work, const struct compute_step *step,
+                      const struct compute_matrix *m, const double **ret)
+{
+    const struct shelf_key key =
+        key_of(work->computation, step, m == &step->a ? PART_A : PART_B, 0);
+    struct filling f = {.io = work->io, .matrix = m};
+    return shelf_take(&key, (size_t)(dim(&m->left, 1) * cols_of(m)), fill_whole, &f, ret);
+}
+
+static int multiply_kronecker(struct work *work, const struct compute_step *step,
+                              const struct patch *patch, double *to)
+{
+    const uint64_t n_rows = dim(&step->b.left, 1), n_cols = cols_of(&step->b);
+    const uint64_t n_outer = cols_of(&step->a);
+    const double *a = NULL, *b = NULL;
+    int code = take_whole(work, step, &step->a, &a);
+    code = code < 0 ? code : take_whole(work, step, &step->b, &b);
+    for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
+        const uint64_t row = patch->row + i;
+        const double *a_row = a + row / n_rows * n_outer, *b_row = b + row % n_rows * n_cols;
+        for (size_t j = 0; j < patch->n_cols; j++) {
+            const uint64_t col = patch->col + j;
+            to[i * patch->n_cols + j] = a_row[col / n_cols] * b_row[col % n_cols];
+        }
+    }
+    shelf_give_back(a);
+    shelf_give_back(b);
+    return code;
+}
+
+/* Computes what a step adds, without its scale. */
+static int find_term(struct work *work, const struct compute_step *step, const struct patch *patch,
+                     double *to)
+{
+    if (step->kind == COMPUTE_KRONECKER)
+        return multiply_kronecker(work, step, patch, to);
+    int code = read_matrix(work, step, &step->a, patch, to);
+    if (code < 0 || step->kind != COMPUTE_PRODUCT)
+        return code;
+    code = read_matrix(work, step, &step->b, patch, work->other);
+    if (code == 0)
+        kernel_product(to, work->other, patch->n_rows * patch->n_cols);
+    return code;
+}
+
+/* ---- what is known of the whole tensor ---- */
+
+/* Calls take with each piece of a row, from left to right. Has a work of its own, since the caller
+ * is in the middle of a patch. */
+struct survey {
+    struct work work;
+    const struct compute_step *step;
+    double *values;
+};
+
+static int survey_init(struct survey *survey, struct work *work, const struct compute_step *step)
+{
+    *survey = (struct survey){.step = step};
+    survey->values = malloc(PATCH_ELEMS * sizeof(*survey->values));
+    const int code = work_init(&survey->work, work->io, work->computation, PATCH_ELEMS);
+    return survey->values == NULL ? -ENOMEM : code;
+}
+
+static void survey_done(struct survey *survey)
+{
+    work_done(&survey->work);
+    free(survey->values);
+}
+
+/* The next piece of a row. */
+static struct patch piece_of(const struct computation *c, uint64_t row, uint64_t col)
+{
+    const uint64_t n = c->n_cols - col;
+    return (struct patch){row, col, 1, n < PATCH_ELEMS ? (size_t)n : PATCH_ELEMS};
+}
+
+/* base + scale * term */
+static int survey_piece(struct survey *survey, const struct patch *patch)
+{
+    int code = read_base(&survey->work, patch, survey->values);
+    code = code < 0 ? code : find_term(&survey->work, survey->step, patch, survey->work.term);
+    if (code == 0)
+        kernel_add(survey->values, survey->step->scale, survey->work.term, patch->n_cols);
+    return code;
+}
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static double value_of(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* The norm of one row. -0.0 in place of 0, whose bits mean that it is not known. */
+static int find_row_norm(struct survey *survey, uint64_t row, double *ret)
+{
+    const struct computation *c = survey->work.computation;
+    double sum = 0;
+    for (uint64_t col = 0; col < c->n_cols;) {
+        const struct patch patch = piece_of(c, row, col);
+        const int code = survey_piece(survey, &patch);
+        if (code < 0)
+            return code;
+        for (size_t i = 0; i < patch.n_cols; i++)
+            sum = sum + survey->values[i] * survey->values[i];
+        col += patch.n_cols;
+    }
+    *ret = sum > 0 || isnan(sum) ? sqrt(sum) : -0.0;
+    return 0;
+}
+
+static int find_row_norms(struct work *work, const struct compute_step *step,
+                          struct findings_of_step *found, const struct patch *patch)
+{
+    struct survey survey;
+    int code = survey_init(&survey, work, step);
+    for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
+        double norm;
+        if (atomic_load(&found->norms[patch->row + i]) != 0)
+            continue;
+        code = find_row_norm(&survey, patch->row + i, &norm);
+        if (code == 0)
+            atomic_store(&found->norms[patch->row + i], bits_of(norm));
+    }
+    survey_done(&survey);
+    return code;
+}
+
+/* Under the lock. */
+static int find_column_norms(struct work *work, const struct compute_step *step,
+                             struct findings_of_step *found)
+{
+    const struct computation *c = work->computation;
+    const uint64_t n_each = c->n_cols / found->n_norms;
+    struct survey survey;
+    autofree double *sums = calloc((size_t)c->n_cols + 1, sizeof(*sums));
+    int code = survey_init(&survey, work, step);
+    code = sums == NULL ? -ENOMEM : code;
+    for (uint64_t row = 0; code == 0 && row < c->n_rows; row++) {
+        for (uint64_t col = 0; code == 0 && col < c->n_cols;) {
+            const struct patch patch = piece_of(c, row, col);
+            code = survey_piece(&survey, &patch);
+            if (code == 0)
+                kernel_add_squares(sums + col, survey.values, patch.n_cols);
+            col += patch.n_cols;
+        }
+    }
+    for (uint64_t i = 0; code == 0 && i < found->n_norms; i++) {
+        double sum = 0;
+        for (uint64_t k = 0; k < n_each; k++)
+            sum = sum + sums[i * n_each + k];
+        atomic_store(&found->norms[i], bits_of(sqrt(sum)));
+    }
+    survey_done(&survey);
+    return code;
+}
+
+/* Under the lock. The angle between the base and A. */
+static int find_weights(struct work *work, const struct compute_step *step,
+                        struct findings_of_step *found)
+{
+    const struct computation *c = work->computation;
+    struct survey survey;
+    int code = survey_init(&survey, work, step);
+    double base = 0, other = 0, dot = 0;
+    for (uint64_t row = 0; code == 0 && row < c->n_rows * c->n_batches; row++) {
+        for (uint64_t col = 0; code == 0 && col < c->n_cols;) {
+            const struct patch patch = piece_of(c, row, col);
+            code = read_base(&survey.work, &patch, survey.values);
+            code = code < 0 ? code
+                            : read_matrix(&survey.work, step, &step->a, &patch, survey.work.term);
+            for (size_t i = 0; code == 0 && i < patch.n_cols; i++) {
+                base = base + survey.values[i] * survey.values[i];
+                other = other + survey.work.term[i] * survey.work.term[i];
+                dot = dot + survey.values[i] * survey.work.term[i];
+            }
+            col += patch.n_cols;
+        }
+    }
+    survey_done(&survey);
+    base = sqrt(base) > 1e-8 ? sqrt(base) : 1;
+    other = sqrt(other) > 1e-8 ? sqrt(other) : 1;
+    const double cosine = fmax(-1, fmin(1, dot / base / other)), t = step->scale;
+    const double angle = acos(cosine);
+    const bool is_straight = !(fabs(cosine) <= 0.9995);
+    found->weights[0] = is_straight ? 1 - t : sin((1 - t) * angle) / sin(angle);
+    found->weights[1] = is_straight ? t : sin(t * angle) / sin(angle);
+    return code;
+}
+
+static int
+find_once(struct work *work, const struct compute_step *step, struct findings_of_step *found,
+          int (*find)(struct work *, const struct compute_step *, struct findings_of_step *))
+{
+    int code = 0;
+    if (atomic_load(&found->is_known))
+        return 0;
+    pthread_mutex_lock(&work->computation->lock);
+    if (!atomic_load(&found->is_known)) {
+        code = find(work, step, found);
+        atomic_store(&found->is_known, code == 0);
+    }
+    pthread_mutex_unlock(&work->computation->lock);
+    return code;
+}
+
+/* ---- steps ---- */
+
+/* v * (1 + mix * (vector / norm - 1)) */
+static int normalise(struct work *work, const struct compute_step *step, const struct patch *patch,
+                     double *v)
+{
+    struct findings_of_step *found = &work->computation->found[step - work->computation->steps];
+    const uint64_t n_each = step->is_by_column ? work->computation->n_cols / found->n_norms : 0;
+    const double *vector = NULL;
+    int code = step->is_by_column ? find_once(work, step, found, find_column_norms)
+                                  : find_row_norms(work, step, found, patch);
+    code = code < 0 ? code : take_vector(work, step, PART_VECTOR, &step->vector, &vector);
+    for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
+        for (size_t j = 0; j < patch->n_cols; j++) {
+            const uint64_t at = step->is_by_column ? (patch->col + j) / n_each : patch->row + i;
+            const double norm =
+                value_of(atomic_load_explicit(&found->norms[at], memory_order_relaxed));
+            const double factor = vector[at] / fabs(norm);
+            v[i * patch->n_cols + j] *= 1 + step->mix * (factor - 1);
+        }
+    }
+    shelf_give_back(vector);
+    return code;
+}
+
+static int add_term(struct work *work, const struct compute_step *step, const struct patch *patch,
+                    double *v)
+{
+    const int code = find_term(work, step, patch, work->term);
+    if (code < 0)
+        return code;
+    kernel_add(v, step->scale, work->term, patch->n_rows * patch->n_cols);
+    return is_there(&step->vector) ? normalise(work, step, patch, v) : 0;
+}
+
+static int move_towards(struct work *work, const struct compute_step *step,
+                        const struct patch *patch, double *v)
+{
+    const int code = read_matrix(work, step, &step->a, patch, work->term);
+    if (code == 0)
+        kernel_towards(v, step->scale, work->term, work->base, patch->n_rows * patch->n_cols);
+    return code;
+}
+
+static int multiply_vector(struct work *work, const struct compute_step *step,
+                           const struct patch *patch, double *v)
+{
+    const uint64_t n_each =
+        step->is_by_column ? work->computation->n_cols / dim(&step->vector, 0) : 0;
+    const double *vector = NULL;
+    const int code = take_vector(work, step, PART_VECTOR, &step->vector, &vector);
+    for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
+        if (!step->is_by_column)
+            kernel_scale(v + i * patch->n_cols, vector[patch->row + i], patch->n_cols);
+        for (size_t j = 0; j < patch->n_cols && step->is_by_column; j++)
+            v[i * patch->n_cols + j] *= vector[(patch->col + j) / n_each];
+    }
+    shelf_give_back(vector);
+    return code;
+}
+
+/* Rows of A in place of those of the patch. */
+static int replace_rows(struct work *work, const struct compute_step *step,
+                        const struct patch *patch, double *v)
+{
+    for (size_t k = 0; k < step->n_rows; k++) {
+        if (step->rows[k] < patch->row || step->rows[k] >= patch->row + patch->n_rows)
+            continue;
+        const int code = decode(
+            work->io, &step->a.left, k * work->computation->n_cols + patch->col, patch->n_cols,
+            v + (size_t)(step->rows[k] - patch->row) * patch->n_cols, work->bytes);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+static int mix_arc(struct work *work, const struct compute_step *step, const struct patch *patch,
+                   double *v)
+{
+    struct findings_of_step *found = &work->computation->found[step - work->computation->steps];
+    int code = find_once(work, step, found, find_weights);
+    code = code < 0 ? code : read_matrix(work, step, &step->a, patch, work->term);
+    if (code == 0) {
+        kernel_scale(v, found->weights[0], patch->n_rows * patch->n_cols);
+        kernel_add(v, found->weights[1], work->term, patch->n_rows * patch->n_cols);
+    }
+    return code;
+}
+
+/* ---- rotations ---- */
+
+/* to = a * b, all of n rows and columns */
+static void multiply_square(const double *a, const double *b, size_t n, double *to)
+{
+    for (size_t i = 0; i < n; i++)
+        kernel_multiply(a + i * n, n, b, n, n, to + i * n);
+}
+
+/* I + 2Q + 2Q^2 ... + Q^(n_terms - 1); power and next are scratch. */
+static void sum_series(const double *q, size_t n, unsigned n_terms, double *power, double *next,
+                       double *to)
+{
+    memset(to, 0, n * n * sizeof(*to));
+    for (size_t i = 0; i < n; i++)
+        to[i * n + i] = 1;
+    memcpy(power, to, n * n * sizeof(*to));
+    for (unsigned term = 1; term < n_terms; term++) {
+        multiply_square(power, q, n, next);
+        memcpy(power, next, n * n * sizeof(*to));
+        kernel_add(to, term == n_terms - 1 ? 1 : 2, power, n * n);
+    }
+}
+
+/*
+ * (I - Q) (I + Q)^-1 = X with X (I + Q) = I - Q, by elimination in the transposed system. I + Q has
+ * an inverse whatever Q, and so has every leading part of it.
+ */
+static void solve_cayley(const double *q, size_t n, double *matrix, double *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < n; j++) {
+            matrix[i * n + j] = (i == j) + q[j * n + i];
+            to[i * n + j] = (i == j) - q[j * n + i];
+        }
+    }
+    for (size_t k = 0; k < n; k++) {
+        for (size_t i = 0; i < n; i++) {
+            if (i == k)
+                continue;
+            const double factor = matrix[i * n + k] / matrix[k * n + k];
+            kernel_add(matrix + i * n, -factor, matrix + k * n, n);
+            kernel_add(to + i * n, -factor, to + k * n, n);
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        kernel_scale(to + i * n, 1 / matrix[i * n + i], n);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            const double kept = to[i * n + j];
+            to[i * n + j] = to[j * n + i];
+            to[j * n + i] = kept;
+        }
+    }
+}
+
+static int fill_rotations(void *ctx, double *to)
+{
+    const struct filling *f = ctx;
+    const struct compute_step *step = f->step;
+    const size_t n = (size_t)step->n_block, n_upper = n * (n - 1) / 2;
+    const uint64_t n_blocks = dim(&step->a.left, 1);
+    autofree char *bytes = malloc(DECODE_BYTES);
+    autofree double *q = calloc(n * n, sizeof(*q)),
+                    *room = calloc(2 * n * n + n_upper + 1, sizeof(*q));
+    if (bytes == NULL || q == NULL || room == NULL)
+        return -ENOMEM;
+    double *upper = room + 2 * n * n;
+    for (uint64_t b = 0; b < n_blocks; b++) {
+        const int code = decode(f->io, &step->a.left, b * n_upper, n_upper, upper, bytes);
+        if (code < 0)
+            return code;
+        for (size_t i = 0, k = 0; i < n; i++) {
+            for (size_t j = i + 1; j < n; j++, k++) {
+                q[i * n + j] = upper[k];
+                q[j * n + i] = -upper[k];
+            }
+        }
+        if (step->n_terms > 0)
+            sum_series(q, n, step->n_terms, room, room + n * n, to + b * n * n);
+        else
+            solve_cayley(q, n, room, to + b * n * n);
+    }
+    return 0;
+}
+
+static int rotate(struct work *work, const struct compute_step *step, const struct patch *patch,
+                  double *v)
+{
+    const size_t n = (size_t)step->n_block;
+    const uint64_t n_blocks = dim(&step->a.left, 1);
+    const struct shelf_key key = key_of(work->computation, step, PART_ROTATIONS, 0);
+    const double *rotations = NULL;
+    struct filling f = {.io = work->io, .step = step};
+    const int code = shelf_take(&key, (size_t)(n_blocks * n * n), fill_rotations, &f, &rotations);
+    for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
+        double *row = v + i * patch->n_cols;
+        memcpy(work->term, row, patch->n_cols * sizeof(*row));
+        for (size_t j = 0; j < patch->n_cols; j++) {
+            const uint64_t block = (patch->col + j) / n;
+            const double *r =
+                rotations + ((n_blocks > 1 ? block : 0) * n + (patch->col + j) % n) * n;
+            const double *from = work->term + j / n * n;
+            double sum = 0;
+            for (size_t k = 0; k < n; k++)
+                sum = sum + from[k] * r[k];
+            row[j] = sum;
+        }
+    }
+    shelf_give_back(rotations);
+    return code;
+}
+
+static int do_step(struct work *work, const struct compute_step *step, const struct patch *patch,
+                   double *v)
+{
+    switch (step->kind) {
+    case COMPUTE_SCALE:
+        kernel_scale(v, step->scale, patch->n_rows * patch->n_cols);
+        return 0;
+    case COMPUTE_TOWARDS:
+        return move_towards(work, step, patch, v);
+    case COMPUTE_MULTIPLY:
+        return multiply_vector(work, step, patch, v);
+    case COMPUTE_ROTATE:
+        return rotate(work, step, patch, v);
+    case COMPUTE_ROWS:
+        return replace_rows(work, step, patch, v);
+    case COMPUTE_SLERP:
+        return mix_arc(work, step, patch, v);
+    default:
+        return add_term(work, step, patch, v);
+    }
+}
+
+int evaluate(struct work *work, const struct patch *patch, double *out)
+{
+    const struct computation *c = work->computation;
+    int code = read_base(work, patch, out);
+    if (code == 0 && c->needs_base)
+        memcpy(work->base, out, patch->n_rows * patch->n_cols * sizeof(*out));
+    for (size_t i = 0; code == 0 && i < c->n_steps; i++)
+        code = do_step(work, &c->steps[i], patch, out);
+    return code;
+}

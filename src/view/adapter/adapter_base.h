@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The base that adapters are added to, and what is asked for of one of them.
+ */
+#ifndef WFS_ADAPTER_BASE_H
+#define WFS_ADAPTER_BASE_H
+
+#include <weightfs/catalog.h>
+#include <weightfs/error.h>
+
+#include "base/text_index.h"
+#include "view/regex/regex.h"
+
+/* The tensors of a base while adapters are added to it. */
+struct adapter_base {
+    struct wfs_catalog *catalog;
+    struct text_index keys;   /* of the catalog */
+    uint32_t *tensor_of;      /* by key: the first that has it */
+    struct source **computed; /* by tensor: NULL: not yet; owned by the catalog */
+    size_t n_room;            /* tensors that the arrays have room for */
+    const char *embedding;    /* key of the one embedding, which a head may be tied to; or NULL */
+};
+
+/* What is asked for. */
+struct adapter_request {
+    const char *path; /* as typed, for messages */
+    double weight;
+    const struct regex *regex; /* keys of the base that it is for; NULL: all */
+    bool is_negated;
+    const char *part; /* component of a file that is for several; NULL: the one that fits */
+    double alpha;     /* where file and configuration have none; NAN: not said */
+    /* Renames a module of the file. Returns 0, or a negative errno. */
+    int (*rename)(void *ctx, const char *name, struct arena *arena, const char **ret,
+                  struct wfs_error *err);
+    /* Adds a notice, or a line that is for the report only. */
+    int (*warn)(void *ctx, const char *about, const char *text);
+    int (*note)(void *ctx, const char *about, const char *text);
+    void *ctx;
+};
+
+/* Returns the key of the one tensor whose name is that of an embedding of tokens; NULL: there is
+ * none, or several. */
+const char *adapter_find_embedding(const struct wfs_catalog *catalog);
+
+/* Returns whether the key is that of a head, which may be tied to the embedding. */
+bool adapter_is_head(const char *key);
+
+int adapter_base_init(struct adapter_base *base, struct wfs_catalog *catalog);
+void adapter_base_done(struct adapter_base *base);
+
+/* Makes room for the tensors that the catalog has now. -ENOMEM. */
+int adapter_base_grow(struct adapter_base *base);
+
+#endif

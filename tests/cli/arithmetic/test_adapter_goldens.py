@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""Adapters and sums that the real libraries merged: every element is the exact value, rounded once.
+
+The exact values are doubles that numpy computed with 64 bits of mantissa. An element may differ only where the exact value lies within
+2^-50 of its terms of the middle between two neighbours: there two correct programs differ."""
+import json
+import re
+
+import numpy
+import pytest
+
+from wfs_testlib import shared, st
+from wfs_testlib.program import weightfs
+
+FOLDER = shared.FOLDER / 'golden/arithmetic'
+CASES = sorted(path.parent for path in FOLDER.glob('cases/*/exact.safetensors')) if shared.IS_THERE else []
+TYPES = {'F64': '<f8', 'F32': '<f4', 'F16': '<f2', 'BF16': '<u2'}
+# Not asked for: it is a mean that is rounded at each step.
+STEPWISE = ('swa', 'ema')
+# What mergekit accepts and this program refuses, and the reason that it names.
+REFUSED = {
+    'linear-nan-weight': "weight: 'nan' is not a number",
+    'linear-weights-sum-0': "'lm_head.weight' has weights whose sum is 0",
+    'linear-vocab-truncated': "'lm_head.weight' has another shape there: [18, 8], here [16, 8]",
+    'linear-tied-and-untied': "'lm_head.weight' is in it, and not in the source; `partial` ignores it",
+}
+
+pytestmark = pytest.mark.skipif(not shared.IS_THERE, reason='the golden files are not here')
+
+
+def arrays(path):
+    """Keys to (dtype, array of doubles)."""
+    found = {}
+    for key, (dtype, shape, data) in st.read(path).tensors.items():
+        raw = numpy.frombuffer(data, TYPES[dtype]).reshape(shape)
+        if dtype == 'BF16':
+            raw = (raw.astype('<u4') << 16).view('<f4')
+        found[key] = (dtype, raw.astype('<f8'))
+    return found
+
+
+def rounded(values, dtype):
+    """To nearest even, once."""
+    digits, low, top = {'F32': (24, -149, 127), 'F16': (11, -24, 15), 'BF16': (8, -133, 127)}[dtype]
+    _, exponent = numpy.frexp(values)
+    step = numpy.maximum(exponent - digits, low)
+    result = numpy.ldexp(numpy.rint(numpy.ldexp(values, -step)), step)
+    return numpy.where(numpy.abs(result) >= numpy.ldexp(1.0, top + 1), numpy.sign(result) * numpy.inf, result), numpy.ldexp(1.0, step)
+
+
+def differences(found, exact, dtype, base):
+    """How many elements are wrong: not those at a midpoint."""
+    if dtype == 'F64':
+        return int((found != exact).sum())
+    nearest, step = rounded(exact, dtype)
+    with numpy.errstate(all='ignore'):
+        middle = numpy.abs(numpy.abs(exact - nearest) - step / 2)
+        is_close = middle <= 2.0 ** -50 * (numpy.abs(base) + numpy.abs(exact))
+        is_next = numpy.abs(found - nearest) <= step * 1.0000001
+    same = (found == nearest) | (numpy.isnan(found) & numpy.isnan(nearest))
+    return int((~same & ~(is_close & is_next)).sum())
+
+
+def adapters(case, about):
+    options = []
+    for one in about['adapters'] if about.get('combination') in (None, 'sequence') else [{'path': 'mix', 'weight': 1.0}]:
+        path = case / one['path'] if one['path'] else case
+        options.append('--lora=%s:%r' % (path, one['weight']))
+    return FOLDER / about['base'], options
+
+
+def sum_rules(name, models, about):
+    """The weights of one model as options."""
+    weights = models['parameters']['weight']
+    if not isinstance(weights, list):
+        return [(None, weights)]
+    if isinstance(weights[0], dict):
+        return [(one.get('filter'), one['value']) for one in weights]
+    steps = len(weights) - 1
+    found = []
+    for layer in range(2):
+        at = layer * steps
+        found.append((r'layers\.%d\.' % layer, weights[min(int(at), steps)]))
+    return found + [(None, weights[0])]
+
+
+def sums(about):
+    config = about['config']
+    models, options = config['models'], []
+    if config['merge_method'] == 'linear':
+        if (config.get('parameters') or {}).get('normalize', True) is False:
+            first, *rest = models
+            options = ['--weight=%r' % first['parameters']['weight']]
+            return FOLDER / first['model'], options + ['--add=%s:%r' % (FOLDER / model['model'], model['parameters']['weight']) for model in rest]
+        first, *rest = models
+        options += ['--weight=%s' % (repr(weight) if regex is None else '%s:%r' % (regex, weight)) for regex, weight in sum_rules('weight', first, about)]
+        for model in rest:
+            options += ['--average=%s' % ('%s:%r' % (FOLDER / model['model'], weight) if regex is None else '%s:%s:%r' % (regex, FOLDER / model['model'], weight))
+                        for regex, weight in sum_rules('average', model, about)]
+        return FOLDER / first['model'], options
+    base = FOLDER / config['base_model']
+    if config['merge_method'] == 'slerp':
+        other = next(model['model'] for model in models if model['model'] != config['base_model'])
+        return base, ['--slerp=%s:%r' % (FOLDER / other, config['parameters']['t'])]
+    return base, ['--task=%s:%r' % (FOLDER / model['model'], model['parameters']['weight']) for model in models]
+
+
+@pytest.mark.parametrize('case', CASES, ids=lambda path: path.name)
+def test_the_exact_value_rounded_once(memory, case):
+    about = json.loads((case / 'case.json').read_text())
+    if about['kind'] in STEPWISE:
+        pytest.skip('rounded at each step')
+    base, options = sums(about) if about['kind'] == 'sum' else adapters(case, about)
+    exact, merged, before = arrays(case / 'exact.safetensors'), arrays(case / 'merged.safetensors'), arrays(base)
+    types = {dtype for dtype, _ in merged.values()} - {dtype for dtype, _ in before.values()}
+    if about['kind'] == 'sum' and types:
+        options.append('--cast=' + types.pop())
+    out = memory / 'out.safetensors'
+    done = weightfs('convert', *options, base, out, '--overwrite', has_notices=True, code=None)
+    if case.name in REFUSED:
+        assert done.code == 7 and REFUSED[case.name] in done.error
+        return
+    assert done.code == 0, done.stderr
+    found = arrays(out)
+    wrong = {key: differences(found[key][1], values, found[key][0], before.get(key, (0, 0 * values))[1] if before.get(key, (0, values))[1].shape == values.shape else 0)
+             for key, (_, values) in exact.items() if key in found}
+    assert not any(wrong.values()), wrong
+    assert set(exact) - set(found) <= {'lm_head.weight'}
+    # What the adapter is not about stays as it was, bit for bit.
+    untouched = set(before) - set(exact)
+    for key in untouched:
+        assert numpy.array_equal(found[key][1], before[key][1], equal_nan=True)
