@@ -61,6 +61,7 @@ static int add_head(struct term *t, const struct wfs_tensor *whole)
     added->key = t->key;
     added->origin = NULL;
     added->attrs = NULL;
+    added->place = 0;
     added->changes =
         arena_print(&base->catalog->arena, "lora %s (whole)", wfs_quote(t->adapter->name).text);
     base->tensor_of[id] = (uint32_t)(base->catalog->n_tensors - 1);
