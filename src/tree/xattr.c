@@ -326,23 +326,40 @@ int wfs_node_remove_xattr(struct wfs_tree *tree, struct wfs_node *node, const ch
     return 0;
 }
 
+/* Returns whether the header of a .npy file says what the attribute does. Then it need not be set,
+ * and another array may be written over the copy. */
+static bool is_in_header(const struct look *look, const struct attr *attr,
+                         const struct strbuf *value)
+{
+    const struct description *description = &look->description;
+    autostrbuf struct strbuf own = {0};
+    return description->is_framed && description->has_dtype &&
+           wfs_dtype_bits((enum wfs_dtype)description->dtype) >= 8 &&
+           strchr(wfs_dtype_descr((enum wfs_dtype)description->dtype), 'V') == NULL &&
+           attr->effect >= ATTR_DTYPE && attrs_get(look, attr, &own) == 0 &&
+           own.n_bytes == value->n_bytes && memcmp(own.bytes, value->bytes, own.n_bytes) == 0;
+}
+
 static int carry(struct wfs_tree *tree, struct wfs_node *node, const struct wfs_node *from)
 {
-    struct look look;
+    struct look look, own;
     autostrbuf struct strbuf name = {0}, value = {0};
     int code = attrs_look(tree, from, &look);
+    const int looked = attrs_look(tree, node, &own);
+    code = code < 0 ? code : looked;
     for (size_t i = 0; i < attrs_table_n && code == 0; i++) {
         const struct attr *attr = &attrs_table[i];
         name.n_bytes = value.n_bytes = 0;
         code = attr->is_listed && attr->effect != ATTR_FIXED ? attrs_get(&look, attr, &value)
                                                              : -ENODATA;
         strbuf_printf(&name, "user.weightfs.%s", attr->name);
-        if (code == 0)
+        if (code == 0 && !is_in_header(&own, attr, &value))
             code = name.has_failed || value.has_failed
                        ? -ENOMEM
                        : wfs_node_set_xattr(tree, node, name.bytes, value.bytes, value.n_bytes, 0);
         code = code == -ENODATA ? 0 : code;
     }
+    attrs_look_done(&own);
     attrs_look_done(&look);
     return code;
 }

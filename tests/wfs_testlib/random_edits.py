@@ -744,10 +744,6 @@ class World:
         self.mount()
         self.adopt_source()
 
-    def adopt_anew(self):
-        self.has_committed = False
-        self.adopt_source()
-
     def do_kill(self, files, _folders):
         supervisor = self.driver()
         workers = mounts.children(supervisor)
@@ -759,12 +755,14 @@ class World:
         mounts.force_unmount(self.mnt)
         self.history.append('kill')
         if not has_pending:
-            # Afresh, or with directories, which are no edits, and all edits that were committed.
-            has_committed, was = self.has_committed, self.walk(self.shadow)
+            # Afresh, or, where a directory was made since, with all edits that were committed.
+            has_committed = self.has_committed
             self.mount()
-            self.has_committed = has_committed
-            is_shown_again = set(was[1]) - set(self.folders) and self.ties(was[0]) == self.ties(self.walk(self.mnt)[0])
-            (self.compare if is_shown_again else self.adopt_anew)()
+            if json.loads(self.run('status', '--edits', '--json', self.mnt)[1]):
+                self.has_committed = has_committed
+                self.compare()
+            else:
+                self.adopt_source()
         elif not wrong and not unknown and wanted and self.random.random() < .3:
             self.history.append('recover --publish')
             options = [option for option in ('overwrite' * (not self.is_rw), 'format=dcp' * (self.form == 'dcp'), 'layout=flat' * self.is_flat, 'files=npy' * bool(self.suffix)) if option]

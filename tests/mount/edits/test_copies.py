@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 
+import numpy
 import pytest
 
 from wfs_testlib import checkpoints, dcp_read, mpk, program, sets, st, with_torch
@@ -420,3 +421,31 @@ def test_a_storage_moves_and_is_renamed(mount, folder):
     tool('mv', mnt.path / 's/0', mnt.path / 'moved')
     mnt.commit()
     check(folder, REST, line('moved', 'storage', 'float32', NEW))
+
+
+@pytest.mark.parametrize('files', ['npy', 'raw'])
+@pytest.mark.parametrize('target', ['removed', 'new'])
+def test_another_array_can_be_written_over_a_copy(mount, folder, files, target):
+    """The header of a copied .npy file says what it is: nothing is set that would contradict that of the next array."""
+    source, out = st.write(folder / 'in.safetensors', {'a': ('F32', [2], st.f32(1, 2)), 'b': ('F32', [2], st.f32(3, 4))}), folder / 'out.safetensors'
+    mnt = mount(source, 'output=%s' % out, 'files=%s' % files)
+    numpy.save(mnt / 'c.npy', numpy.arange(3, dtype='<f4'))
+    name = 'b' if target == 'removed' else 'd'
+    if target == 'removed':
+        os.unlink(mnt / (name + ('.npy' if files == 'npy' else '')))
+    tool('cp', mnt / 'c.npy', mnt / (name + '.npy'))
+    mnt.commit()
+    assert st.read(out).tensors[name] == ('F32', [3], st.f32(0, 1, 2))
+    numpy.save(mnt / (name + '.npy'), numpy.arange(6, dtype='<i8').reshape(2, 3))
+    mnt.commit()
+    assert st.read(out).tensors[name] == ('I64', [2, 3], numpy.arange(6, dtype='<i8').tobytes())
+
+
+def test_a_copy_of_what_numpy_has_no_name_for_stays_what_it_is(mount, folder):
+    source, out = st.write(folder / 'in.safetensors', {'a': ('BF16', [2], b'1234'), 'b': ('BF16', [2], b'5678'), 'c': ('F16', [2], b'abcd')}), folder / 'out.safetensors'
+    mnt = mount(source, 'output=%s' % out, 'files=npy')
+    os.unlink(mnt / 'b.npy')
+    tool('cp', mnt / 'a.npy', mnt / 'b.npy')
+    os.rename(mnt / 'b.npy', mnt / 'c.npy')
+    mnt.commit()
+    assert st.read(out).tensors == {'a': ('BF16', [2], b'1234'), 'c': ('BF16', [2], b'1234')}
