@@ -30,6 +30,9 @@ void strbuf_printf(struct strbuf *text, const char *format, ...)
 /* Records that memory ran out elsewhere, for a part that is missing now. */
 void strbuf_fail(struct strbuf *text);
 
+/* Adds a name with the escapes of WFS_ESCAPE_NAME. */
+void strbuf_escape(struct strbuf *text, const char *name, size_t n_bytes);
+
 /*
  * Adds a field of a CSV line (RFC 4180) or of a table with another separator, in quotes where it
  * needs them. One that a spreadsheet would run as a formula gets an apostrophe before it, as does

@@ -191,13 +191,13 @@ void key_tree_name(const struct key_tree *tree, const struct key_run *run, size_
     size_t n_begin = n_prefix;
     uint64_t number;
     if (run->n_copies > 1 && number_at(key, run->n_number, &number)) {
-        screen_escape(out, key + n_prefix, run->n_number - n_prefix);
+        strbuf_escape(out, key + n_prefix, run->n_number - n_prefix);
         strbuf_printf(out, "{%" PRIu64 "..%" PRIu64 "}", number, number + run->n_copies - 1);
         n_begin = run->n_number + key_tree_component(key, run->n_number);
     } else if (n_end == n_begin) {
         strbuf_puts(out, "%");
     }
-    screen_escape(out, key + n_begin, n_end - n_begin);
+    strbuf_escape(out, key + n_begin, n_end - n_begin);
 }
 
 /* ---- modules ---- */

@@ -220,7 +220,7 @@ struct sum {
 static int print_word(const char *name)
 {
     autostrbuf struct strbuf text = {0};
-    screen_escape(&text, name, strlen(name));
+    strbuf_escape(&text, name, strlen(name));
     if (text.has_failed)
         return -ENOMEM;
     for (const char *at = text.bytes; at != NULL && *at != '\0'; at++) {

@@ -104,7 +104,7 @@ void table_name(struct table *table, enum screen_colour colour, const char *name
         table_text(table, colour, name);
         return;
     }
-    screen_escape(&text, name, strlen(name));
+    strbuf_escape(&text, name, strlen(name));
     table_built(table, colour, &text);
 }
 

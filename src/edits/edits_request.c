@@ -241,12 +241,9 @@ int patch_parse_shape(const char *text, size_t n_bytes, struct arena *arena, str
     text += strspn(text, " ");
     for (bool has_more = text < end; has_more; rank++) {
         const char *digits = text;
-        for (; text < end && *text >= '0' && *text <= '9'; text++) {
-            if (!checked_mul(dims[rank], (uint64_t)10, &dims[rank]) ||
-                !checked_add(dims[rank], (uint64_t)(*text - '0'), &dims[rank]))
-                return -EINVAL;
-        }
-        if (text == digits || rank == PATCH_RANK_MAX)
+        while (text < end && *text >= '0' && *text <= '9')
+            text++;
+        if (rank == PATCH_RANK_MAX || !digits_parse(digits, (size_t)(text - digits), &dims[rank]))
             return -EINVAL;
         text += strspn(text, " ");
         has_more = text < end;
@@ -323,9 +320,7 @@ int wfs_patch_set_value(struct wfs_patch *patch, const struct wfs_catalog *of, c
 int wfs_patch_set_metadata(struct wfs_patch *patch, const struct wfs_catalog *of, const char *name,
                            const char *value, struct wfs_error *err)
 {
-    const struct wfs_text *was = wfs_catalog_meta(of);
-    while (was != NULL && strcmp(was->name, name) != 0)
-        was = was->next;
+    const struct wfs_text *was = text_find(wfs_catalog_meta(of), name);
     for (size_t i = 0; i < patch->n_metas; i++) {
         if (strcmp(patch->metas[i].name, name) == 0)
             return fail_twice(name, err);

@@ -489,17 +489,6 @@ struct writing {
     struct wfs_error *err;
 };
 
-static void spell(const char *key, struct strbuf *text)
-{
-    char escaped[WFS_ESCAPE_MAX];
-    for (size_t n_left = strlen(key); n_left > 0;) {
-        const size_t n = wfs_escape(WFS_ESCAPE_NAME, key, n_left, escaped);
-        strbuf_puts(text, escaped);
-        key += n;
-        n_left -= n;
-    }
-}
-
 static struct json_out *open_row(struct writing *writing)
 {
     writing->row = (struct json_out){.text = &writing->json, .is_part = true};
@@ -511,7 +500,8 @@ static void put_name(struct writing *writing, const char *label, const char *key
 {
     autostrbuf struct strbuf spelled = {0};
     strbuf_puts(&spelled, "");
-    spell(key == NULL ? "" : key, &spelled);
+    if (key != NULL)
+        strbuf_escape(&spelled, key, strlen(key));
     json_out_text(&writing->row, label, key == NULL ? NULL : spelled.bytes);
     if (spelled.has_failed)
         strbuf_fail(&writing->json);
@@ -547,7 +537,7 @@ static const char *name_content(struct writing *writing, const struct patch_edit
                                 bool is_value)
 {
     autostrbuf struct strbuf name = {0};
-    spell(edit->to, &name);
+    strbuf_escape(&name, edit->to, strlen(edit->to));
     strbuf_puts(&name, is_value ? ".json" : "");
     const size_t n_name = name.n_bytes;
     for (unsigned i = 2; !name.has_failed; i++) {

@@ -198,15 +198,6 @@ size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, enum s
     return n_head + 1 + left;
 }
 
-void screen_escape(struct strbuf *out, const char *name, size_t n_bytes)
-{
-    for (size_t i = 0; i < n_bytes;) {
-        char escaped[WFS_ESCAPE_MAX];
-        i += wfs_escape(WFS_ESCAPE_NAME, name + i, n_bytes - i, escaped);
-        strbuf_puts(out, escaped);
-    }
-}
-
 void screen_bar(struct strbuf *out, double share, size_t n_columns)
 {
     const double n_full = share * (double)n_columns;

@@ -53,9 +53,6 @@ size_t screen_columns(const char *text);
 /* Adds the text, cut to at most n_columns. Returns how many columns it takes then. */
 size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, enum screen_cut cut);
 
-/* Adds a name from a file, escaped as print_escaped does it. */
-void screen_escape(struct strbuf *out, const char *name, size_t n_bytes);
-
 /* Adds the filled part of a bar that is n_columns wide; share is from 0 to 1. */
 void screen_bar(struct strbuf *out, double share, size_t n_columns);
 

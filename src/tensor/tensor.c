@@ -30,13 +30,17 @@ const char *wfs_tensor_origin(const struct wfs_tensor *tensor)
     return tensor->origin != NULL ? tensor->origin : tensor->key;
 }
 
+const struct wfs_text *text_find(const struct wfs_text *list, const char *name)
+{
+    while (list != NULL && strcmp(list->name, name) != 0)
+        list = list->next;
+    return list;
+}
+
 const char *wfs_tensor_attr(const struct wfs_tensor *tensor, const char *name)
 {
-    for (const struct wfs_text *text = tensor->attrs; text != NULL; text = text->next) {
-        if (strcmp(text->name, name) == 0)
-            return text->value;
-    }
-    return NULL;
+    const struct wfs_text *text = text_find(tensor->attrs, name);
+    return text == NULL ? NULL : text->value;
 }
 
 /* Row-major and dense, whatever the strides of dimensions of size 1 say. */

@@ -14,6 +14,9 @@
 int shape_own(struct wfs_shape *shape, struct arena *arena);
 
 /* Adds "[2, 3]". */
+/* Returns the first text of a list with that name, or NULL. */
+const struct wfs_text *text_find(const struct wfs_text *list, const char *name);
+
 void shape_print(struct strbuf *text, const struct wfs_shape *shape);
 
 /*

@@ -246,15 +246,14 @@ bool json_take_uint(struct json *json, uint64_t *ret)
     if (json_kind(json) != JSON_KIND_NUMBER)
         return fail_at(json, json->at, error);
     char *start = json->at;
-    uint64_t value = 0;
-    for (; is_digit(json); json->at++) {
-        if (!checked_mul(value, (uint64_t)10, &value) ||
-            !checked_add(value, (uint64_t)(*json->at - '0'), &value))
-            return fail_at(json, start, error);
-    }
+    uint64_t value;
+    while (is_digit(json))
+        json->at++;
+    if (!digits_parse(start, (size_t)(json->at - start), &value))
+        return fail_at(json, start, error);
     const bool has_leading_zero = *start == '0' && json->at - start > 1;
     const char c = json->at < json->end ? *json->at : '\0';
-    if (json->at == start || has_leading_zero || c == '.' || c == 'e' || c == 'E')
+    if (has_leading_zero || c == '.' || c == 'e' || c == 'E')
         return fail_at(json, start, error);
     *ret = value;
     return true;

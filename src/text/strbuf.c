@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <weightfs/array.h>
+#include <weightfs/error.h>
 
 /* Makes room for n_bytes more and a NUL. */
 static bool make_room(struct strbuf *text, size_t n_bytes)
@@ -84,6 +85,15 @@ static bool needs_guard(const char *field)
         if (strncmp(field, starts[i], strlen(starts[i])) == 0)
             return true;
     return false;
+}
+
+void strbuf_escape(struct strbuf *text, const char *name, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes;) {
+        char escaped[WFS_ESCAPE_MAX];
+        i += wfs_escape(WFS_ESCAPE_NAME, name + i, n_bytes - i, escaped);
+        strbuf_puts(text, escaped);
+    }
 }
 
 void strbuf_cell(struct strbuf *text, const char *field, char separator)

@@ -43,15 +43,9 @@ static const struct form {
 
 /* ---- text ---- */
 
-/* Adds a text with the escapes of WFS_ESCAPE_NAME. */
 static void put_escaped(struct strbuf *out, const char *text)
 {
-    const size_t n_bytes = strlen(text);
-    for (size_t i = 0; i < n_bytes;) {
-        char escaped[WFS_ESCAPE_MAX];
-        i += wfs_escape(WFS_ESCAPE_NAME, text + i, n_bytes - i, escaped);
-        strbuf_puts(out, escaped);
-    }
+    strbuf_escape(out, text, strlen(text));
 }
 
 static void put_line(struct strbuf *out, enum report_list list, const struct report_line *line)

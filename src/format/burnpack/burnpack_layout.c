@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "format/burnpack/burnpack_load.h"
 #include "format/core/layout.h"
+#include "tensor/tensor.h"
 #include "value/value_build.h"
 
 #include <errno.h>
@@ -122,19 +123,11 @@ static int check_scheme(const struct wfs_tensor *tensor, struct wfs_error *err)
                           wfs_quote(tensor->key).text, wfs_quote(text).text);
 }
 
-static const struct wfs_text *find_attr(const struct wfs_tensor *tensor, const char *name)
-{
-    const struct wfs_text *text = tensor->attrs;
-    while (text != NULL && strcmp(text->name, name) != 0)
-        text = text->next;
-    return text;
-}
-
 static void put_dtype(struct strbuf *out, const struct wfs_tensor *tensor)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
     if (dtype == WFS_OPAQUE) {
-        const struct wfs_text *scheme = find_attr(tensor, BURNPACK_SCHEME);
+        const struct wfs_text *scheme = text_find(tensor->attrs, BURNPACK_SCHEME);
         if (scheme != NULL)
             strbuf_add(out, scheme->value, scheme->n_bytes);
         else

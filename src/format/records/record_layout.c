@@ -16,6 +16,7 @@
 #include "format/records/record_list.h"
 #include "format/records/record_map.h"
 #include "format/records/record_names.h"
+#include "tensor/tensor.h"
 #include "value/value_build.h"
 #include "value/value_leaf.h"
 
@@ -534,9 +535,8 @@ static int check_optimizer(const struct plan *plan)
 
 static const char *text_of(const struct wfs_text *meta, const char *name)
 {
-    while (meta != NULL && strcmp(meta->name, name) != 0)
-        meta = meta->next;
-    return meta == NULL ? NULL : meta->value;
+    const struct wfs_text *text = text_find(meta, name);
+    return text == NULL ? NULL : text->value;
 }
 
 /* The settings that the floats of a catalog suggest: which of the three, as Burn's names. */

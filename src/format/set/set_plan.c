@@ -256,19 +256,12 @@ static int is_untouched(const struct wfs_shards *set, const struct shard *shard,
 
 /* ---- metadata ---- */
 
-static const struct wfs_text *find_text(const struct wfs_text *texts, const char *name)
-{
-    while (texts != NULL && strcmp(texts->name, name) != 0)
-        texts = texts->next;
-    return texts;
-}
-
 /* Returns true if one of the first n files has a text with the name, or will be written anyway. */
 static bool is_said(const struct wfs_shards *set, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         const struct wfs_catalog *found = set->shards[i].found;
-        if (found == NULL || find_text(found->meta.first, name) != NULL)
+        if (found == NULL || text_find(found->meta.first, name) != NULL)
             return true;
     }
     return false;
@@ -281,7 +274,7 @@ static bool is_said(const struct wfs_shards *set, size_t n, const char *name)
 static bool has_wanted_texts(const struct wfs_shards *set, size_t i)
 {
     for (const struct wfs_text *text = set->shards[i].found->meta.first; text; text = text->next) {
-        const struct wfs_text *wanted = find_text(set->catalog->meta.first, text->name);
+        const struct wfs_text *wanted = text_find(set->catalog->meta.first, text->name);
         if (wanted == NULL || (!is_equal(wanted, text) && !is_said(set, i, text->name)))
             return false;
     }

@@ -10,6 +10,7 @@
 #include <weightfs/percent.h>
 #include <weightfs/stage.h>
 #include <weightfs/strbuf.h>
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -510,15 +511,6 @@ int record_parse(char *text, struct wfs_record *ret)
 
 int record_to_number(const struct wfs_record *record, unsigned i, uint64_t *ret)
 {
-    uint64_t number = 0;
-    const char *at = i < record->n_words ? record->words[i] : "";
-    if (*at == '\0')
-        return -EBADMSG;
-    for (; *at != '\0'; at++) {
-        if (*at < '0' || *at > '9' || __builtin_mul_overflow(number, 10, &number) ||
-            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
-            return -EBADMSG;
-    }
-    *ret = number;
-    return 0;
+    const char *word = i < record->n_words ? record->words[i] : "";
+    return digits_parse(word, strlen(word), ret) ? 0 : -EBADMSG;
 }
