@@ -32,7 +32,8 @@ static inline bool digits_parse(const char *text, size_t n, uint64_t *ret)
             !checked_add(value, (uint64_t)(text[i] - '0'), &value))
             return false;
     }
-    *ret = value;
+    if (n > 0)
+        *ret = value;
     return n > 0;
 }
 
