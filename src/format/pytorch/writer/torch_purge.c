@@ -20,8 +20,8 @@
 #include "format/pytorch/object/torch_storage.h"
 #include "value/value_leaf.h"
 
-/* What becomes of a value, and of a place. */
-enum fate { FATE_STAYS, FATE_NONE, FATE_DICT };
+/* What becomes of a value; a dict is placed when one of its places was found. */
+enum fate { FATE_STAYS, FATE_NONE, FATE_DICT, FATE_PLACED_DICT };
 
 struct purge {
     struct wfs_catalog *catalog;
@@ -174,9 +174,7 @@ static void choose_dicts(struct purge *purge)
 static void keep_places(struct purge *purge, struct catalog_place *kept, uint32_t *numbers)
 {
     struct catalog_values *values = &purge->catalog->values;
-    autofree bool *is_known = calloc((size_t)purge->n_values + 1, sizeof(*is_known));
     uint32_t n = 0;
-    purge->is_flat = purge->is_flat || is_known == NULL;
     for (uint32_t i = 1; i <= values->n_places && !purge->is_flat; i++) {
         const struct catalog_place *place = &values->places[i];
         const uint32_t id = place->id, parent = place->parent;
@@ -187,20 +185,23 @@ static void keep_places(struct purge *purge, struct catalog_place *kept, uint32_
         kept[n].parent = numbers[parent];
         if (place->kind == PLACE_TENSOR && is_gone(purge, id))
             kept[n].stamp = ~place->stamp; /* it is made again */
-        purge->is_flat = purge->fates[id] == FATE_DICT && is_known[id];
-        is_known[id] = true;
+        purge->is_flat = purge->fates[id] == FATE_PLACED_DICT;
+        if (purge->fates[id] == FATE_DICT)
+            purge->fates[id] = FATE_PLACED_DICT;
     }
     values->n_places = purge->is_flat ? values->n_places : n;
 }
 
 /* Gives the tensors and values the new numbers. Tensors without one are new in the dict that their
  * object becomes; values without one go with it. */
-static void renumber(struct purge *purge, const uint32_t *numbers)
+static void renumber(struct purge *purge, const uint32_t *numbers, uint32_t n_places)
 {
     struct wfs_catalog *catalog = purge->catalog;
     size_t n_kept = 0;
-    for (size_t i = 0; i < catalog->n_tensors; i++)
-        catalog->tensors[i].place = numbers[catalog->tensors[i].place];
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const uint32_t place = catalog->tensors[i].place;
+        catalog->tensors[i].place = place <= n_places ? numbers[place] : 0;
+    }
     for (size_t i = 0; i < catalog->values.n; i++) {
         struct catalog_value value = catalog->values.list[i];
         if (value.place != 0 && numbers[value.place] == 0)
@@ -214,9 +215,10 @@ static void renumber(struct purge *purge, const uint32_t *numbers)
 static int settle_places(struct purge *purge)
 {
     struct catalog_values *values = &purge->catalog->values;
-    const size_t n = (size_t)values->n_places + 1;
-    struct catalog_place *kept = arena_calloc(&purge->catalog->arena, n, sizeof(*kept));
-    autofree uint32_t *numbers = calloc(n, sizeof(*numbers));
+    const uint32_t n_places = values->n_places;
+    struct catalog_place *kept =
+        arena_calloc(&purge->catalog->arena, (size_t)n_places + 1, sizeof(*kept));
+    autofree uint32_t *numbers = calloc((size_t)n_places + 1, sizeof(*numbers));
     if (kept == NULL || numbers == NULL)
         return -ENOMEM;
     choose_dicts(purge);
@@ -224,7 +226,7 @@ static int settle_places(struct purge *purge)
     keep_places(purge, kept, numbers);
     if (purge->is_flat)
         return 0;
-    renumber(purge, numbers);
+    renumber(purge, numbers, n_places);
     if (values->n_place_room > 0)
         free(values->places);
     values->places = kept;
@@ -245,7 +247,7 @@ static int change_all(struct purge *purge)
         struct value *own = graph_own(&purge->graph, id, purge->owned, purge->n_owned);
         if (own == NULL)
             return -ENOMEM;
-        *own = (struct value){.kind = purge->fates[id] == FATE_DICT ? VALUE_DICT : VALUE_NONE};
+        *own = (struct value){.kind = purge->fates[id] >= FATE_DICT ? VALUE_DICT : VALUE_NONE};
     }
     return code;
 }
