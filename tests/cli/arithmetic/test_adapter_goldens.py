@@ -4,17 +4,16 @@
 The exact values are doubles that numpy computed with 64 bits of mantissa. An element may differ only where the exact value lies within
 2^-50 of its terms of the middle between two neighbours: there two correct programs differ."""
 import json
-import re
 
 import numpy
 import pytest
 
-from wfs_testlib import shared, st
+from wfs_testlib import shared
+from wfs_testlib.merging import arrays, differences
 from wfs_testlib.program import weightfs
 
 FOLDER = shared.FOLDER / 'golden/arithmetic'
 CASES = sorted(path.parent for path in FOLDER.glob('cases/*/exact.safetensors')) if shared.IS_THERE else []
-TYPES = {'F64': '<f8', 'F32': '<f4', 'F16': '<f2', 'BF16': '<u2'}
 # Not asked for: it is a mean that is rounded at each step.
 STEPWISE = ('swa', 'ema')
 # What mergekit accepts and this program refuses, and the reason that it names.
@@ -26,39 +25,6 @@ REFUSED = {
 }
 
 pytestmark = pytest.mark.skipif(not shared.IS_THERE, reason='the golden files are not here')
-
-
-def arrays(path):
-    """Keys to (dtype, array of doubles)."""
-    found = {}
-    for key, (dtype, shape, data) in st.read(path).tensors.items():
-        raw = numpy.frombuffer(data, TYPES[dtype]).reshape(shape)
-        if dtype == 'BF16':
-            raw = (raw.astype('<u4') << 16).view('<f4')
-        found[key] = (dtype, raw.astype('<f8'))
-    return found
-
-
-def rounded(values, dtype):
-    """To nearest even, once."""
-    digits, low, top = {'F32': (24, -149, 127), 'F16': (11, -24, 15), 'BF16': (8, -133, 127)}[dtype]
-    _, exponent = numpy.frexp(values)
-    step = numpy.maximum(exponent - digits, low)
-    result = numpy.ldexp(numpy.rint(numpy.ldexp(values, -step)), step)
-    return numpy.where(numpy.abs(result) >= numpy.ldexp(1.0, top + 1), numpy.sign(result) * numpy.inf, result), numpy.ldexp(1.0, step)
-
-
-def differences(found, exact, dtype, base):
-    """How many elements are wrong: not those at a midpoint."""
-    if dtype == 'F64':
-        return int((found != exact).sum())
-    nearest, step = rounded(exact, dtype)
-    with numpy.errstate(all='ignore'):
-        middle = numpy.abs(numpy.abs(exact - nearest) - step / 2)
-        is_close = middle <= 2.0 ** -50 * (numpy.abs(base) + numpy.abs(exact))
-        is_next = numpy.abs(found - nearest) <= step * 1.0000001
-    same = (found == nearest) | (numpy.isnan(found) & numpy.isnan(nearest))
-    return int((~same & ~(is_close & is_next)).sum())
 
 
 def adapters(case, about):
