@@ -80,21 +80,18 @@ static int textfile_read(const char *path, char **ret, struct wfs_error *err)
 /* ---- AWS ---- */
 
 /* The files have sections in brackets and lines "KEY = VALUE"; a line that begins with a blank
- * belongs to the one before and is not used. */
+ * belongs to the one before, which has no value of its own. */
 
-/* The two files, and the section of the profile in each. */
+/* The two files, and which profile is used. */
 struct profile {
-    const char *name;
-    bool is_named; /* by the user */
+    const char *name, *variable; /* that names it; NULL: no variable does */
     char *credentials, *config;
-    char *section; /* of config: "default", "profile NAME" */
 };
 
 static void profile_done(struct profile *profile)
 {
     free(profile->credentials);
     free(profile->config);
-    free(profile->section);
 }
 
 /* A line without its end and the blanks around it. */
@@ -130,32 +127,64 @@ static bool line_is(struct line line, const char *text)
     return line.n_bytes == strlen(text) && memcmp(line.text, text, line.n_bytes) == 0;
 }
 
-/* Returns true for "[NAME]" with any blanks in it. */
-static bool is_section(const struct line *line, const char *name)
+/* What is looked for in a file. */
+struct wanted {
+    const char *kind;   /* of the section "[KIND NAME]"; NULL: "[NAME]" */
+    const char *name;   /* which may be in quotes behind a kind */
+    const char *parent; /* the key whose lines it is among; NULL: none */
+    const char *key;    /* NULL: the section itself */
+};
+
+static bool is_section(const struct line *line, const struct wanted *wanted)
 {
     const char *end = memchr(line->text, ']', line->n_bytes);
-    return end != NULL &&
-           line_is((struct line){line->text + 1, (size_t)(end - line->text - 1)}, name);
+    if (end == NULL)
+        return false;
+    struct line name = {line->text + 1, (size_t)(end - line->text - 1)};
+    trim(&name);
+    if (wanted->kind == NULL)
+        return line_is(name, wanted->name);
+    const size_t n_kind = strlen(wanted->kind);
+    if (name.n_bytes <= n_kind || memcmp(name.text, wanted->kind, n_kind) != 0 ||
+        !isspace((unsigned char)name.text[n_kind]))
+        return false;
+    name.text += n_kind;
+    name.n_bytes -= n_kind;
+    trim(&name);
+    const char quote = *name.text;
+    if (name.n_bytes >= 2 && (quote == '"' || quote == '\'') &&
+        name.text[name.n_bytes - 1] == quote)
+        return name.n_bytes - 2 == strlen(wanted->name) &&
+               memcmp(name.text + 1, wanted->name, name.n_bytes - 2) == 0;
+    return line_is(name, wanted->name);
 }
 
-/* Finds a value, malloc'ed, in a section of a file; a key of NULL finds the section. Returns true
- * when it exists, with *ret NULL if memory ran out. */
-static bool find(const char *text, const char *section, const char *key, char **ret)
+/* Finds a value, malloc'ed, or a section. Returns true when it exists, with *ret NULL if memory ran
+ * out. */
+static bool find(const char *text, const struct wanted *wanted, char **ret)
 {
-    bool is_in = false;
+    bool is_in = false, is_among = false;
     struct line line;
     *ret = NULL;
     while (text != NULL && take_line(&text, &line)) {
         const bool is_nested = line.n_bytes > 0 && isspace((unsigned char)*line.text);
         if (line.n_bytes > 0 && *line.text == '[') {
-            is_in = is_section(&line, section);
-            if (is_in && key == NULL)
+            is_in = is_section(&line, wanted);
+            is_among = false;
+            if (is_in && wanted->key == NULL)
                 return true;
             continue;
         }
         const char *equals = memchr(line.text, '=', line.n_bytes);
-        if (!is_in || is_nested || equals == NULL || *line.text == '#' || *line.text == ';' ||
-            key == NULL || !line_is((struct line){line.text, (size_t)(equals - line.text)}, key))
+        if (!is_in || wanted->key == NULL || equals == NULL || *line.text == '#' ||
+            *line.text == ';')
+            continue;
+        const struct line key = {line.text, (size_t)(equals - line.text)};
+        if (!is_nested)
+            is_among = wanted->parent != NULL && line_is(key, wanted->parent);
+        if (is_nested ? !is_among : wanted->parent != NULL)
+            continue;
+        if (!line_is(key, wanted->key))
             continue;
         struct line value = {equals + 1, line.n_bytes - (size_t)(equals + 1 - line.text)};
         trim(&value);
@@ -165,11 +194,15 @@ static bool find(const char *text, const char *section, const char *key, char **
     return false;
 }
 
-/* Finds a value of the profile in either file. */
-static bool find_value(const struct profile *profile, const char *key, char **ret)
+/* Finds a value of the profile in either file, as `find` does. */
+static bool find_value(const struct profile *profile, const char *parent, const char *key,
+                       char **ret)
 {
-    return find(profile->credentials, profile->name, key, ret) ||
-           find(profile->config, profile->section, key, ret);
+    const bool is_default = strcmp(profile->name, "default") == 0;
+    return find(profile->credentials, &(struct wanted){NULL, profile->name, parent, key}, ret) ||
+           find(profile->config, &(struct wanted){"profile", profile->name, parent, key}, ret) ||
+           (is_default &&
+            find(profile->config, &(struct wanted){NULL, profile->name, parent, key}, ret));
 }
 
 static int read_file(const char *variable, const char *usual, char **ret, struct wfs_error *err)
@@ -182,29 +215,24 @@ static int read_file(const char *variable, const char *usual, char **ret, struct
 
 static int read_profile(struct profile *profile, struct wfs_error *err)
 {
-    profile->name = environment("AWS_PROFILE");
-    profile->is_named = profile->name != NULL;
-    if (!profile->is_named)
-        profile->name = "default";
+    static const char *const variables[] = {"AWS_DEFAULT_PROFILE", "AWS_PROFILE"};
+    profile->name = "default";
+    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables) && profile->variable == NULL;
+         i++) {
+        profile->variable = environment(variables[i]) == NULL ? NULL : variables[i];
+        profile->name = profile->variable == NULL ? "default" : environment(variables[i]);
+    }
     int rc =
         read_file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &profile->credentials, err);
     if (rc == 0)
         rc = read_file("AWS_CONFIG_FILE", ".aws/config", &profile->config, err);
-    if (rc < 0)
-        return rc;
-    const bool is_default = strcmp(profile->name, "default") == 0;
-    if (asprintf(&profile->section, "%s%s", is_default ? "" : "profile ", profile->name) < 0) {
-        profile->section = NULL;
-        return wfs_fail_memory(err);
-    }
     char *none;
-    if (profile->is_named && !find_value(profile, NULL, &none))
-        return wfs_fail(
-            err, EINVAL,
-            "AWS_PROFILE names the profile '%s', which is neither in ~/.aws/credentials "
-            "nor in ~/.aws/config",
-            wfs_quote(profile->name).text);
-    return 0;
+    if (rc == 0 && profile->variable != NULL && !find_value(profile, NULL, NULL, &none))
+        return wfs_fail(err, EINVAL,
+                        "%s names the profile '%s', which is neither in ~/.aws/credentials nor in "
+                        "~/.aws/config",
+                        profile->variable, wfs_quote(profile->name).text);
+    return rc;
 }
 
 /* One text, and where it comes from, the first that has it: two variables, a key of the profile.
@@ -221,8 +249,8 @@ static int take(const struct origin *origin, const struct profile *profile)
         value = environment(origin->other);
     if (value != NULL)
         *origin->ret = strdup(value);
-    const bool is_there =
-        value != NULL || (origin->key != NULL && find_value(profile, origin->key, origin->ret));
+    const bool is_there = value != NULL || (origin->key != NULL &&
+                                            find_value(profile, NULL, origin->key, origin->ret));
     return is_there && *origin->ret == NULL ? -ENOMEM : 0;
 }
 
@@ -249,7 +277,7 @@ static int refuse_key(const struct profile *profile, const char *key, struct wfs
 {
     char who[64 + WFS_QUOTE_MAX];
     autofree char *value = NULL;
-    if (!find_value(profile, key, &value))
+    if (!find_value(profile, NULL, key, &value))
         return 0;
     snprintf(who, sizeof(who), "the AWS profile '%s'", wfs_quote(profile->name).text);
     return refuse(who, key, err);
@@ -305,6 +333,69 @@ static int check(const struct aws *aws, const struct profile *profile, struct wf
     return 0;
 }
 
+/* Returns whether a key of the profile is true; found is whether it exists. */
+static bool is_set(const struct profile *profile, const char *parent, const char *key)
+{
+    autofree char *value = NULL;
+    return find_value(profile, parent, key, &value) && value != NULL && is_true(value);
+}
+
+/* The endpoint is named by a variable, by the services of the profile, or by the profile. */
+static int take_endpoint(struct aws *aws, const struct profile *profile)
+{
+    autofree char *services = NULL;
+    const struct origin endpoint = {&aws->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
+                                    NULL};
+    if (environment_is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") ||
+        is_set(profile, NULL, "ignore_configured_endpoint_urls"))
+        return 0;
+    int rc = take(&endpoint, profile);
+    if (rc < 0 || aws->endpoint != NULL)
+        return rc;
+    const bool is_there =
+        (find_value(profile, NULL, "services", &services) && services != NULL &&
+         find(profile->config, &(struct wanted){"services", services, "s3", "endpoint_url"},
+              &aws->endpoint)) ||
+        find_value(profile, NULL, "endpoint_url", &aws->endpoint);
+    return is_there && aws->endpoint == NULL ? -ENOMEM : 0;
+}
+
+/* Other servers than those that are asked here would be meant. */
+static int refuse_servers(const struct profile *profile, struct wfs_error *err)
+{
+    static const char *const variables[] = {"AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT"};
+    static const char *const keys[][2] = {{NULL, "use_dualstack_endpoint"},
+                                          {"s3", "use_dualstack_endpoint"},
+                                          {NULL, "use_fips_endpoint"},
+                                          {"s3", "use_accelerate_endpoint"}};
+    const char *found = NULL;
+    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++)
+        found = environment_is_true(variables[i]) ? variables[i] : found;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        found = is_set(profile, keys[i][0], keys[i][1]) ? keys[i][1] : found;
+    return found == NULL ? 0
+                         : wfs_fail(err, EINVAL,
+                                    "%s is set, which is not supported; name the server with "
+                                    "AWS_ENDPOINT_URL_S3 or endpoint=",
+                                    found);
+}
+
+static int take_style(struct aws *aws, const struct profile *profile, struct wfs_error *err)
+{
+    static const char *const names[] = {
+        [AWS_STYLE_AUTO] = "auto", [AWS_STYLE_PATH] = "path", [AWS_STYLE_HOST] = "virtual"};
+    autofree char *value = NULL;
+    if (!find_value(profile, "s3", "addressing_style", &value) || value == NULL)
+        return 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            aws->style = (enum aws_style)i;
+            return 0;
+        }
+    }
+    return wfs_fail(err, EINVAL, "addressing_style in ~/.aws/config must be auto, path or virtual");
+}
+
 /* Keys come from one place, all of them. */
 static int take_all(struct aws *aws, const struct profile *profile)
 {
@@ -319,14 +410,12 @@ static int take_all(struct aws *aws, const struct profile *profile)
         {&aws->session, NULL, NULL, "aws_session_token"},
     };
     const struct origin region = {&aws->region, "AWS_REGION", "AWS_DEFAULT_REGION", "region"};
-    const struct origin endpoint = {&aws->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
-                                    "endpoint_url"};
-    const bool is_set = has_variables();
+    const bool has_keys = has_variables();
     int rc = take(&region, profile);
     if (rc == 0 && aws->endpoint == NULL)
-        rc = take(&endpoint, profile);
+        rc = take_endpoint(aws, profile);
     for (size_t i = 0; i < sizeof(from_profile) / sizeof(*from_profile) && rc == 0; i++)
-        rc = take(is_set ? &from_environment[i] : &from_profile[i], profile);
+        rc = take(has_keys ? &from_environment[i] : &from_profile[i], profile);
     return rc;
 }
 
@@ -342,6 +431,9 @@ static int aws_read(struct aws *aws, const char *endpoint, struct wfs_error *err
         take_all(aws, &profile) < 0 ||
         (aws->region == NULL && (aws->region = strdup("us-east-1")) == NULL))
         return wfs_fail_memory(err);
+    if (take_style(aws, &profile, err) < 0 ||
+        (aws->endpoint == NULL && refuse_servers(&profile, err) < 0))
+        return -EINVAL;
     return check(aws, &profile, err);
 }
 

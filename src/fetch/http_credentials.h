@@ -19,6 +19,10 @@ bool environment_is_true(const char *name);
 /* Whether no token is sent that the user did not give for the request. */
 #define HUB_NO_TOKEN "HF_HUB_DISABLE_IMPLICIT_TOKEN"
 
+/* Where a bucket is named: in the host for Amazon and in the path for others, or as the user says.
+ */
+enum aws_style { AWS_STYLE_AUTO, AWS_STYLE_PATH, AWS_STYLE_HOST };
+
 /* What the environment and the two files of AWS say. Profiles that get their keys from a program or
  * a service are not supported. All texts are malloc'ed. */
 struct aws {
@@ -26,6 +30,7 @@ struct aws {
     char *session;      /* token; NULL: none */
     char *region;
     char *endpoint; /* NULL: that of Amazon */
+    enum aws_style style;
 };
 
 /* The Hub, where HF_ENDPOINT names no other server. */

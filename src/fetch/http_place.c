@@ -271,7 +271,9 @@ static int make_s3_url(struct strbuf *out, const char *bucket, size_t n_bucket, 
     while (n > 0 && endpoint.text[n - 1] == '/')
         n--;
     const size_t n_scheme = (size_t)(strstr(endpoint.text, "//") + 2 - endpoint.text);
-    if (is_amazon(endpoint.host) && is_host_label(bucket, n_bucket))
+    const bool is_host =
+        aws->style == AWS_STYLE_HOST || (aws->style == AWS_STYLE_AUTO && is_amazon(endpoint.host));
+    if (is_host && is_host_label(bucket, n_bucket))
         strbuf_printf(out, "%.*s%.*s.%.*s/", (int)n_scheme, endpoint.text, (int)n_bucket, bucket,
                       (int)(n - n_scheme), endpoint.text + n_scheme);
     else
@@ -290,6 +292,9 @@ static int find_s3(struct http_place *place, const char *name,
     struct strbuf url cleanup(strbuf_done) = {0};
     if (n_bucket == 0 || bucket[n_bucket] != '/' || *key == '\0')
         return wfs_fail(err, EINVAL, "expected s3://BUCKET/KEY");
+    if (strstr(key, "?versionId=") != NULL)
+        return wfs_fail(err, EOPNOTSUPP,
+                        "a version of an object cannot be named: use a signed URL of it");
     if (has_odd_component(key, true))
         return wfs_fail(err, EOPNOTSUPP,
                         "a key with '.' or '..' between slashes cannot be asked for");

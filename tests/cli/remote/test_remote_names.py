@@ -233,6 +233,65 @@ def test_a_refusal_says_what_to_do(user, path, hint):
         assert hint in fetch(server.url(path, user)).failures[0][1]
 
 
+# ---- servers of S3 ----
+
+SERVICES = '[profile work]\nservices = mine\nendpoint_url = http://profile.example\n[services mine]\ns3 =\n  endpoint_url = http://services.example\n'
+QUOTED = '[profile "my work"]\nregion = eu-west-3\nendpoint_url = http://quoted.example\n'
+WORK = {'AWS_PROFILE': 'work'}
+# The configuration, variables, and the server that is asked; None: that of Amazon. botocore 1.43 asks the same, but refuses blanks in brackets.
+SERVERS = {
+    'services of the profile': (SERVICES, WORK, 'services.example/bucket/key'),
+    'a variable before them': (SERVICES, {**WORK, 'AWS_ENDPOINT_URL': 'http://variable.example'}, 'variable.example/bucket/key'),
+    'services without s3': (SERVICES.replace('s3 =', 'sts ='), WORK, 'profile.example/bucket/key'),
+    'ignored': (SERVICES, {**WORK, 'AWS_IGNORE_CONFIGURED_ENDPOINT_URLS': 'true', 'AWS_ENDPOINT_URL': 'http://variable.example'}, None),
+    'ignored by the profile': (SERVICES.replace('services =', 'ignore_configured_endpoint_urls = true\nservices ='), WORK, None),
+    'a quoted profile': (QUOTED, {'AWS_PROFILE': 'my work'}, 'quoted.example/bucket/key'),
+    'blanks in a section': (QUOTED.replace('profile "my work"', ' profile \t\'my work\' '), {'AWS_PROFILE': 'my work'}, 'quoted.example/bucket/key'),
+    'another variable': (SERVICES, {'AWS_DEFAULT_PROFILE': 'work'}, 'services.example/bucket/key'),
+    'which goes first': (SERVICES + QUOTED, {'AWS_DEFAULT_PROFILE': 'work', 'AWS_PROFILE': 'my work'}, 'services.example/bucket/key'),
+    'profile default': ('[profile default]\nendpoint_url = http://default.example\n', {}, 'default.example/bucket/key'),
+    'virtual': (SERVICES.replace('services =', 's3 =\n  addressing_style = virtual\nservices ='), WORK, 'bucket.services.example/key'),
+    'path': ('[default]\ns3 =\n    addressing_style = path\n', {'AWS_ENDPOINT_URL': 'http://s3.eu-west-3.amazonaws.com'},
+             's3.eu-west-3.amazonaws.com/bucket/key'),
+    'not virtual, of another profile': (SERVICES + '[profile x]\ns3 =\n  addressing_style = virtual\n', WORK, 'services.example/bucket/key'),
+}
+
+
+@pytest.mark.parametrize('name', SERVERS)
+def test_the_server_of_s3_is_the_one_that_boto3_asks(name, folder):
+    config, env, expected = SERVERS[name]
+    write(folder / '.aws/config', config)
+    with BadServer(CONTENT) as server:
+        env = {'http_proxy': server.origin, 'https_proxy': 'http://127.0.0.1:1', **env}
+        got = fetch('s3://bucket/key', env=env, home=folder, retries=0)
+    if expected is None:  # that of Amazon, by https
+        assert not server.requests and got.failures[0][0] == 'EHOSTUNREACH'
+    else:
+        assert got.data == CONTENT[:1000] and server.requests[0].path == 'http://' + expected
+
+
+@pytest.mark.parametrize('config, env, word', [
+    ('[default]\nuse_dualstack_endpoint = true\n', {}, 'use_dualstack_endpoint'), ('[default]\nuse_fips_endpoint=True\n', {}, 'use_fips_endpoint'),
+    ('[default]\ns3 =\n use_accelerate_endpoint = true\n', {}, 'use_accelerate_endpoint'),
+    ('[default]\ns3 =\n use_dualstack_endpoint = true\n', {}, 'use_dualstack_endpoint'),
+    ('', {'AWS_USE_FIPS_ENDPOINT': 'true'}, 'AWS_USE_FIPS_ENDPOINT'), ('', {'AWS_USE_DUALSTACK_ENDPOINT': '1'}, 'AWS_USE_DUALSTACK_ENDPOINT'),
+    ('[default]\ns3 =\n addressing_style = other\n', {}, 'addressing_style'),
+    ('', {'AWS_DEFAULT_PROFILE': 'none'}, "AWS_DEFAULT_PROFILE names the profile 'none'")])
+def test_a_server_of_s3_that_is_not_asked_is_refused_by_name(config, env, word, folder):
+    write(folder / '.aws/config', config)
+    with BadServer(CONTENT) as server:
+        proxies = {'http_proxy': server.origin, 'https_proxy': server.origin}
+        got = fetch('s3://bucket/key', env={**proxies, **env}, home=folder, retries=0)
+        assert got.failures[0][0] == 'EINVAL' and word in got.failures[0][1] and not server.requests
+        if 'use_' in config:  # a server that is named is the one
+            env = {**proxies, **env, 'AWS_ENDPOINT_URL_S3': 'http://s3.example'}
+            assert fetch('s3://bucket/key', env=env, home=folder).data == CONTENT[:1000]
+
+
+def test_a_version_of_an_object_is_refused_by_name():
+    assert 'a version of an object cannot be named' in fetch('s3://bucket/key?versionId=abc').failures[0][1]
+
+
 # ---- connections ----
 
 def test_requests_share_a_connection_where_they_can(folder, serve):
