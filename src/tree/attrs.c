@@ -348,7 +348,7 @@ int attrs_set(struct wfs_tree *tree, struct wfs_node *node, const struct attr *a
                          ? set_text(tree, node, attr, value, n_bytes)
                          : set_description(tree, node, attr, value, n_bytes);
     if (code == 0 && attr->effect >= ATTR_TEXT) {
-        drop_loaded(node->edit, node->loaded == 0 ? NULL : node->tensor);
+        drop_loaded(node->edit, node_loaded(node) == 0 ? NULL : node->tensor);
         edit_mark(tree, node->edit);
     }
     return code;

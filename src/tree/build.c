@@ -478,7 +478,7 @@ int pristine_new(const struct wfs_catalog *catalog, const struct wfs_tree_option
         return code;
     }
     for (uint32_t id = 1; id <= tree->nodes.n_items; id++)
-        ((struct wfs_node *)pool_at(&tree->nodes, id))->loaded = id;
+        ((struct wfs_node *)pool_at(&tree->nodes, id))->is_loaded = true;
     *out = tree;
     return 0;
 }

@@ -28,11 +28,11 @@ static void match_nodes(struct changes *changes)
     for (uint32_t id = 1; id <= nodes->n_items; id++) {
         struct wfs_node *node = pool_at(nodes, id);
         /* The pristine tree lacks the files that the caller generates, which are the last ones. */
-        if (node->id != id || node_is_unlinked(node) || node->loaded == 0 ||
-            node->loaded > changes->loaded->nodes.n_items)
+        const uint32_t loaded = node->id == id ? node_loaded(node) : 0;
+        if (loaded == 0 || node_is_unlinked(node) || loaded > changes->loaded->nodes.n_items)
             continue;
-        changes->now[node->loaded] = node;
-        changes->before[id] = node->loaded;
+        changes->now[loaded] = node;
+        changes->before[id] = loaded;
     }
 }
 

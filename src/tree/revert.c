@@ -238,9 +238,12 @@ static struct wfs_node *make_node(struct reversion *reversion, const struct wfs_
     } else if (was->kind == NODE_VALUE) {
         node->value = was->value;
     }
-    node->loaded = was->id;
-    edit_touch(tree, node);
     reversion->made[was->id] = node;
+    struct edit *edit = edit_of(tree, node);
+    if (edit == NULL)
+        return NULL;
+    edit->loaded = was->id;
+    edit_touch(tree, node);
     return node;
 }
 

@@ -161,8 +161,8 @@ static int refuse_lost(const struct pass *pass, const struct text_index *shown)
                 pass->err, EINVAL,
                 "the filters hide both '%s' and '%s', which becomes '%s': they see the keys that "
                 "remap made; rename the first one too, and hide its new key",
-                wfs_quote(find_original(pass, key)->source_key).text,
-                wfs_quote(item->source_key).text, wfs_quote(key).text);
+                wfs_quote(wfs_tensor_origin(&find_original(pass, key)->tensor)).text,
+                wfs_quote(wfs_tensor_origin(&item->tensor)).text, wfs_quote(key).text);
     }
     return 0;
 }

@@ -89,7 +89,8 @@ static int resolve(const struct pass *pass, struct holders *h, struct holder *ho
     if (pass->view->collision == COLLISION_ERROR)
         return wfs_fail(pass->err, EINVAL,
                         "'%s' and '%s' would both be called '%s'; on_collision=suffix numbers them",
-                        wfs_quote(first->source_key).text, wfs_quote(item->source_key).text,
+                        wfs_quote(wfs_tensor_origin(&first->tensor)).text,
+                        wfs_quote(wfs_tensor_origin(&item->tensor)).text,
                         wfs_quote(item->tensor.key).text);
     pass_rename(pass, item, take_free_key(pass, h, holder, item->tensor.key),
                 "on_collision=suffix");
@@ -170,7 +171,7 @@ static bool is_any_gone(const struct pass *pass)
 {
     for (size_t i = 0; i < pass->report->n_items; i++) {
         const struct item *item = &pass->report->items[i];
-        if (item->drop == DROP_FILTER || item->tensor.key != item->source_key)
+        if (item->drop == DROP_FILTER || item->tensor.key != wfs_tensor_origin(&item->tensor))
             return true;
     }
     return false;

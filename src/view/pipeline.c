@@ -19,7 +19,6 @@ static int take_out(struct pass *pass)
         return wfs_fail_memory(pass->err);
     for (size_t i = 0; i < n; i++) {
         report->items[i].tensor = pass->catalog->tensors[i];
-        report->items[i].source_key = wfs_tensor_origin(&pass->catalog->tensors[i]);
         report->items[i].cut_key = pass->catalog->tensors[i].key;
         report->items[i].last_key = pass->catalog->tensors[i].key;
     }

@@ -28,19 +28,18 @@ enum drop {
  */
 struct item {
     struct wfs_tensor tensor;
-    const char *source_key; /* as it was in the file */
-    const char *cut_key;    /* the same without top_level_key */
+    const char *cut_key;    /* as it was in the file, without top_level_key */
     const char *last_key;   /* after the last pass that attributes have followed */
-    uint32_t base;          /* 1 + number of the item that it is an attribute of; 0: none */
     const char *scale;      /* key of the tensor with its scales, before surgery; NULL: none */
-    const char *codes;      /* key of the codes that it is a companion of; NULL: none */
-    bool has_scale;         /* its scales are shown, too, or are an attribute of it */
-    uint8_t oddities;       /* bits that surgery gives a meaning */
     struct verdict verdict; /* by evidence or by the user; no row: not examined */
+    uint32_t base;          /* 1 + number of the item that it is an attribute of; 0: none */
     uint8_t drop;           /* enum drop */
     uint8_t done;           /* enum action: what an adapter or `like` did */
-    bool is_kept;           /* a keep rule matches it */
-    bool is_visited;        /* `like` has looked at it */
+    uint8_t oddities;       /* bits that surgery gives a meaning */
+    bool has_scale : 1;     /* its scales are shown, too, or are an attribute of it */
+    bool has_codes : 1;     /* it is a companion of them */
+    bool is_kept : 1;       /* a keep rule matches it */
+    bool is_visited : 1;    /* `like` has looked at it */
 };
 
 static inline bool item_is_shown(const struct item *item)
@@ -51,7 +50,7 @@ static inline bool item_is_shown(const struct item *item)
 /* Returns true if the key is not the one in the file. */
 static inline bool item_is_renamed(const struct item *item)
 {
-    return strcmp(item->tensor.key, item->source_key) != 0;
+    return strcmp(item->tensor.key, wfs_tensor_origin(&item->tensor)) != 0;
 }
 
 static inline bool item_is_computed(const struct item *item)

@@ -121,7 +121,7 @@ static void put_changes(struct strbuf *out, const struct wfs_report *report, siz
 
 static void put_rename(struct strbuf *out, const struct wfs_report *report, size_t i)
 {
-    put_escaped(out, report->items[i].source_key);
+    put_escaped(out, wfs_tensor_origin(&report->items[i].tensor));
     strbuf_puts(out, " -> ");
     put_escaped(out, report->items[i].tensor.key);
 }
@@ -252,7 +252,7 @@ static void json_renamed(struct json_out *out, const struct wfs_report *report, 
     if (!item_is_renamed(item))
         return;
     json_out_open_object(out, NULL);
-    json_out_text(out, "from", item->source_key);
+    json_out_text(out, "from", wfs_tensor_origin(&item->tensor));
     json_out_text(out, "to", item->tensor.key);
     json_out_close(out);
 }
@@ -394,7 +394,7 @@ static void put_row(struct strbuf *out, enum wfs_report_form form, const struct 
     const char end = form == WFS_REPORT_NULL ? '\0' : '\n';
     char shape[256];
     wfs_shape_format(&item->tensor.shape, shape, sizeof(shape));
-    put_cell(out, form, item->source_key, '\t');
+    put_cell(out, form, wfs_tensor_origin(&item->tensor), '\t');
     if (is_shown)
         put_cell(out, form, item->tensor.key, '\t');
     else

@@ -98,13 +98,13 @@ static bool is_for_cast(const struct rule *rule, struct item *item)
     const bool is_named = rule->regex != NULL;
     if (item->is_kept || item->tensor.dtype == rule->dtype)
         return false;
-    if (!is_named && (item->codes != NULL || item->has_scale))
+    if (!is_named && (item->has_codes || item->has_scale))
         item->oddities |= LEFT_CODES;
     else if (!is_named && is_narrow_float(stored))
         item->oddities |= LEFT_NARROW;
-    else if (item->codes != NULL)
+    else if (item->has_codes)
         item->oddities |= CAST_SCALE;
-    return is_named || (is_any_float(stored) && item->codes == NULL);
+    return is_named || (is_any_float(stored) && !item->has_codes);
 }
 
 static int cast(const struct pass *pass, const struct rule *rule, struct item *item)
@@ -281,7 +281,7 @@ int pass_companions(struct pass *pass)
             items[i].has_scale = item_is_shown(&items[companion->scale - 1]);
         }
         if (companion->base != 0 && item_is_shown(&items[companion->base - 1]))
-            items[i].codes = items[companion->base - 1].tensor.key;
+            items[i].has_codes = true;
     }
     return 0;
 }

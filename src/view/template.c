@@ -328,7 +328,8 @@ static int fill(const struct filling *f, const struct wfs_tensor *model)
         return 0;
     }
     if (item->is_visited) {
-        add_error(f, key, "the tensor '%s' is already used", wfs_quote(item->source_key).text);
+        add_error(f, key, "the tensor '%s' is already used",
+                  wfs_quote(wfs_tensor_origin(&item->tensor)).text);
         return 0;
     }
     item->is_visited = true;

@@ -164,6 +164,7 @@ void edit_reset(struct wfs_tree *tree, struct wfs_node *node)
     *edit = (struct edit){.node = node,
                           .next = edit->next,
                           .previous = edit->previous,
+                          .loaded = edit->loaded,
                           .version = edit->version + 1,
                           .ctime = edit->ctime};
     edit_touch(tree, node);

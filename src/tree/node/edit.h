@@ -69,6 +69,7 @@ struct edit {
     struct edit *next, *previous; /* all of the tree */
     uint64_t number;              /* of the staged file; 0: none, the content is empty */
     uint64_t n_bytes;             /* of the content */
+    uint32_t loaded;              /* of a node that was taken back: see node_loaded; or 0 */
     uint64_t changed;             /* generation of the last change that is part of a commit, or 0 */
     uint64_t version;             /* counts changes of content, dtype and shape */
     struct timespec atime, mtime;
@@ -90,6 +91,13 @@ struct edit {
     struct foreign foreign;
     struct edit_copy copy;
 };
+
+/* Returns the number that the node has in a tree of the same catalog without edits; 0: it is new.
+ */
+static inline uint32_t node_loaded(const struct wfs_node *node)
+{
+    return node->is_loaded ? node->id : node->edit == NULL ? 0 : node->edit->loaded;
+}
 
 static inline bool edit_is_staged(const struct wfs_node *node)
 {

@@ -114,9 +114,9 @@ struct wfs_node {
     struct edit *edit; /* what differs from the catalog; NULL: nothing */
     uint32_t id;       /* in the pool */
     uint32_t entry;    /* the first one; 0: unlinked */
-    uint32_t loaded;   /* in the pool of a tree of the same catalog without edits; 0: it is new */
     _Atomic uint32_t n_links;
-    uint32_t kind : 8;        /* enum node_kind */
+    uint32_t kind : 7;        /* enum node_kind */
+    uint32_t is_loaded : 1;   /* it was made with the tree: see node_loaded */
     uint32_t generation : 24; /* how many nodes had this place in the pool before */
 };
 
