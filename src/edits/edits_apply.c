@@ -430,7 +430,8 @@ static void items_done(struct items *items)
 
 /* ---- tensors ---- */
 
-/* Contents of a tree lie in staged files as they are. */
+/* Contents of a tree lie in staged files as they are. Empty ones lie nowhere: a tree and its patch
+ * must give the same file, and a saver would take two that are empty for one. */
 static int replace_content(struct application *all, uint32_t number, struct wfs_tensor *tensor)
 {
     const struct wfs_tensor *content = wfs_catalog_tensor(all->patch->contents, number - 1);
@@ -440,7 +441,8 @@ static int replace_content(struct application *all, uint32_t number, struct wfs_
     if (made != NULL && *made == NULL && content->n_bytes > 0 &&
         (shown_source(content, made) < 0 || catalog_adopt_source(all->out, *made) < 0))
         return -ENOMEM;
-    tensor->stored = (struct wfs_stored){.source = made == NULL ? content->stored.source : *made,
+    struct source *source = made == NULL ? content->stored.source : *made;
+    tensor->stored = (struct wfs_stored){.source = content->n_bytes == 0 ? NULL : source,
                                          .offset = made == NULL ? content->stored.offset : 0,
                                          .dtype = tensor->dtype};
     return 0;

@@ -9,7 +9,7 @@ import subprocess
 import numpy
 import pytest
 
-from wfs_testlib import pth, st
+from wfs_testlib import checkpoints, pth, st
 from wfs_testlib.program import EXIT_COMMIT, weightfs
 
 THING = pth.name('my', 'Thing') + pth.number(5) + b'\x85R'
@@ -333,3 +333,21 @@ def test_random_edits(mount, folder, kind, seed):
 @pytest.mark.parametrize('kind, seed', [(kind, seed) for kind in ('safetensors', 'bpk', 'pth') for seed in range(100, 120)])
 def test_many_random_edits(mount, folder, kind, seed):
     run_random(mount, folder, kind, seed, 120)
+
+
+@pytest.mark.parametrize('n_before', [0, 2])
+@pytest.mark.parametrize('ending', checkpoints.ENDINGS)
+def test_what_is_empty_is_written_alike_by_a_commit_and_a_patch(mount, folder, ending, n_before):
+    source, out, applied = (folder / (name + '.' + ending) for name in ('in', 'out', 'applied'))
+    checkpoints.write(source, {'a': ('F32', [n_before], st.f32(1, 2)[:4 * n_before]), 'b': ('F32', [0, 4], b''), 'c': ('F32', [1], st.f32(3))})
+    mnt = mount(source, 'output=%s' % out)
+    os.truncate(mnt / 'a', 0)
+    describe(mnt / 'a', b'F32', b'[0]')
+    (mnt / 'b').write_bytes(b'1234')
+    os.truncate(mnt / 'b', 0)
+    os.link(mnt / 'a', mnt / 'd')
+    weightfs('patch', 'make', mnt.path, folder / 'p.safetensors')
+    mnt.commit()
+    weightfs('patch', 'apply', folder / 'p.safetensors', source, applied)
+    assert applied.read_bytes() == out.read_bytes()
+    assert {key: one[2] for key, one in checkpoints.read(out).items()} == {'a': b'', 'b': b'', 'c': st.f32(3), 'd': b''}
