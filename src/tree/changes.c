@@ -377,8 +377,8 @@ static int look_at(struct list *list, uint32_t id)
     const struct entry *was = entry_at(changes->loaded, id);
     const uint32_t exchanged = find_exchanged(list, id);
     const uint32_t current = exchanged != 0 ? exchanged : changes->current[id];
-    const uint32_t now = current != 0 ? current : find_heir(list, id);
     const bool is_dir = was->node->kind == NODE_DIR;
+    const uint32_t now = current != 0 || is_dir ? current : find_heir(list, id);
     autostrbuf struct strbuf before = {0}, path = {0};
     entry_path(changes->loaded, id, &before);
     if (now != 0)

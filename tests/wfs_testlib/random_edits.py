@@ -645,6 +645,11 @@ class World:
         is_same = names == set(self.pristine) and all((self.shadow / name).read_bytes() == self.pristine[name] for name in names)
         self.demand(rows or is_same, 'no edits, but the tree differs')
         moved = {row['from'] for row in rows if row['change'] == 'renamed'}
+        named = [row['path'] for row in rows if row['change'] != 'removed']
+        gone = [*moved, *(row['path'] for row in rows if row['change'] == 'removed')]
+        for is_new, ways in ((names - set(self.pristine), named), (set(self.pristine) - names, gone)):
+            for name in is_new:
+                self.demand(any((name + '/').startswith(way + '/') for way in ways), 'the edits do not name', name, rows)
         for row in rows:
             self.demand(row['change'] == 'removed' or os.path.lexists(self.mnt / row['path']) or row['path'].startswith('.weightfs'), 'no such file', row)
             if row['change'] == 'removed' and not self.has_moved_folders:

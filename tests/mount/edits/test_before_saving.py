@@ -68,6 +68,15 @@ def test_what_is_set_back_is_no_edit(mount, folder, names, files):
     assert ': 0 edits' in weightfs('patch', 'make', mnt.path, folder / 'p.safetensors').stdout
 
 
+def test_a_file_with_the_name_of_a_directory_is_added(mount, small, folder):
+    mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'a', mnt / 'z')
+    (mnt / 'a').write_bytes(b'new')
+    assert listed(mnt) == ['added     a: 3 bytes', 'renamed   a -> z']
+    os.rename(mnt / 'step', mnt / 'a')
+    assert listed(mnt) == ['renamed   a -> z', 'renamed   step -> a']
+
+
 def test_what_was_exchanged_is_renamed(mount, small, folder):
     """In a ring of three, with an edit of one and another name of another."""
     mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
