@@ -3,12 +3,13 @@
 import errno
 import json
 import os
+import re
 import shutil
 import struct
 
 import pytest
 
-from wfs_testlib import crash_kinds, look, program, st
+from wfs_testlib import crash_kinds, edit_kinds, look, program, st, stage
 from wfs_testlib.mount import is_alive, wait_for
 from wfs_testlib.program import tool, weightfs
 from wfs_testlib.stage import crc32c, stage_of
@@ -599,3 +600,19 @@ def test_recover_knows_its_operands(folder, sample):
     assert recover(folder / 'none', '--resume', '--discard', code=2).error
     (folder / '.x.weightfs').mkdir(mode=0o755)
     assert '0700' in recover(folder / 'x', code=9).error
+
+
+def test_a_journal_that_knows_nothing_of_an_exchanged_file_is_replayed(mount, folder, small):
+    """Of an earlier program, in which a new file did not take the description of what it was exchanged with."""
+    out = folder / 'out.safetensors'
+    mnt = mount(small, 'output=%s' % out)
+    (mnt / 'new').write_bytes(b'')
+    edit_kinds.exchange(mnt, 'new', 'a/c')
+    (mnt / 'a/c').write_bytes(b'HELLO')
+    mnt.kill()
+    path = stage.stage_of(out) / 'journal'
+    texts = [line.split(' ', 2)[2] for line in path.read_text().splitlines()]
+    assert any(text.startswith('E ') and ' U8 ' in text for text in texts)
+    path.write_bytes(stage.journal(*(re.sub('^(E [0-9]+ [^ ]+) [^ ]+ [^ ]+', r'\1 - -', text) for text in texts)))
+    again = mount(small, 'output=%s' % out).allow('of an earlier mount')
+    assert (again / 'a/c').read_bytes() == b'HELLO' and (again / 'new').read_bytes() == b'hello'
