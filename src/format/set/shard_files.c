@@ -346,6 +346,44 @@ static bool is_candidate(const struct format_table *table, const char *index, co
     return ret->is_sure || ret->kind != NULL || strstr(name, ".json") != NULL;
 }
 
+/* Returns whether "weight_map" is in the bytes, or an escape that may stand for one of its letters.
+ */
+static bool has_word(const char *bytes, size_t n)
+{
+    static const char word[] = "weight_map", escape[] = "\\u00";
+    if (memmem(bytes, n, word, sizeof(word) - 1) != NULL)
+        return true;
+    for (const char *at = bytes, *end = bytes + n; at != NULL && end - at > 5; at++) {
+        at = memmem(at, (size_t)(end - at), escape, sizeof(escape) - 1);
+        if (at == NULL || end - at <= 4)
+            break;
+        if (at[4] >= '4' && at[4] <= '7')
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Returns whether a file may be an index, before it is parsed: large vocabularies lie beside
+ * models, too, and would be parsed by each save. What cannot be read is not left out here.
+ */
+static bool may_be_index(const char *path)
+{
+    enum { N_PIECE = 1 << 20, N_BEFORE = 16 };
+    autofree char *bytes = malloc(N_PIECE);
+    struct source *source;
+    bool is_possible = bytes == NULL || source_open(path, &source, NULL) < 0;
+    if (is_possible)
+        return true;
+    for (uint64_t at = 0; at < source->n_bytes && !is_possible; at += N_PIECE - N_BEFORE) {
+        const uint64_t n_left = source->n_bytes - at;
+        const size_t n = n_left < N_PIECE ? (size_t)n_left : N_PIECE;
+        is_possible = source_read(source, at, bytes, n) < 0 || has_word(bytes, n);
+    }
+    source_free(source);
+    return is_possible;
+}
+
 int kept_indexes_read(struct kept_indexes *kept, const struct format_table *table, const char *path,
                       struct wfs_error *err)
 {
@@ -365,6 +403,8 @@ int kept_indexes_read(struct kept_indexes *kept, const struct format_table *tabl
             found = NULL;
             return wfs_fail_memory(err);
         }
+        if (!candidate.is_sure && candidate.kind == NULL && !may_be_index(found))
+            continue;
         code = kept_indexes_add(kept, candidate.kind, found, NULL);
         if (code == -ENOMEM)
             return wfs_fail_memory(err);

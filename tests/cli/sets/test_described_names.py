@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Names that a description in the directory has: a backup of the index or of .metadata, or an index of the user's own. No save removes such a
 file or gives another one its name, whatever the note of an interrupted save lists."""
+import json
 import os
 import shutil
 import subprocess
@@ -160,3 +161,21 @@ def test_what_a_user_rescued_of_an_interrupted_save_stays(tmp_path, save, kind, 
     save(kind, 'new')
     assert contents(out).items() >= before.items()
     assert len(os.listdir(out)) == 6
+
+
+SPELLINGS = {'after %d bytes' % n: ('"weight_map"', n) for n in (0, 1 << 19, *range((1 << 20) - 40, (1 << 20) + 8, 3))}
+SPELLINGS.update({'with escapes %s' % word: (word, 5) for word in (r'"weight\u005fmap"', r'"\u0077\u0065ight_map"', r'"weight_ma\u0070"')})
+
+
+@pytest.mark.parametrize('spelling', SPELLINGS)
+def test_an_index_is_one_wherever_its_map_is(tmp_path, save, spelling):
+    """Files of other kinds are looked through for the word before they are parsed."""
+    out, index, (word, n) = tmp_path / 'out', INDEXES['safetensors'], SPELLINGS[spelling]
+    save('safetensors', 'old')
+    other, files = describe(out, index, 'mine.json')
+    places = json.dumps(json.loads((out / other).read_text())['weight_map'])
+    (out / other).write_text('{"more":"%s",%s:%s}' % ('x' * n, word, places))
+    before = contents(out)
+    for _ in range(2):
+        save('safetensors', 'new')
+    assert len(files) == 2 and contents(out).items() >= before.items()
