@@ -37,6 +37,13 @@ static inline bool digits_parse(const char *text, size_t n, uint64_t *ret)
     return n > 0;
 }
 
+/* Returns whether a text has this end, and something before it. */
+static inline bool text_ends(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n > n_end && memcmp(text + n - n_end, end, n_end) == 0;
+}
+
 static inline uint16_t load_le16(const void *bytes)
 {
     const uint8_t *b = bytes;

@@ -309,12 +309,14 @@ static int take_edit(struct reading *reading, unsigned kind)
                                        : check_edit(reading, edit, kind == PATCH_VALUES);
 }
 
-static int take_edits(struct reading *reading, unsigned kind)
+/* Takes an array of edits of a kind, or of entries of the metadata. */
+static int take_each(struct reading *reading, int (*take)(struct reading *reading, unsigned kind),
+                     unsigned kind)
 {
     if (!json_open_array(&reading->json))
         return fail_json(reading);
     while (json_next_item(&reading->json)) {
-        const int code = take_edit(reading, kind);
+        const int code = take(reading, kind);
         if (code < 0)
             return code;
     }
@@ -323,7 +325,7 @@ static int take_edits(struct reading *reading, unsigned kind)
 
 /* ---- metadata ---- */
 
-static int take_meta(struct reading *reading)
+static int take_meta(struct reading *reading, unsigned kind)
 {
     struct json_text member;
     if (reading->patch->n_metas >= PATCH_EDITS_MAX)
@@ -347,18 +349,6 @@ static int take_meta(struct reading *reading)
     return meta->name != NULL
                ? 0
                : wfs_fail(reading->err, EBADMSG, "its list of edits has metadata without a name");
-}
-
-static int take_metas(struct reading *reading)
-{
-    if (!json_open_array(&reading->json))
-        return fail_json(reading);
-    while (json_next_item(&reading->json)) {
-        const int code = take_meta(reading);
-        if (code < 0)
-            return code;
-    }
-    return reading->json.error != NULL ? fail_json(reading) : 0;
 }
 
 /* ---- the whole ---- */
@@ -386,11 +376,11 @@ static int take_all(struct reading *reading)
             has_version = true;
             code = take_version(reading);
         } else if (is_member(&member, "tensors")) {
-            code = take_edits(reading, PATCH_TENSORS);
+            code = take_each(reading, take_edit, PATCH_TENSORS);
         } else if (is_member(&member, "values")) {
-            code = take_edits(reading, PATCH_VALUES);
+            code = take_each(reading, take_edit, PATCH_VALUES);
         } else if (is_member(&member, "metadata")) {
-            code = take_metas(reading);
+            code = take_each(reading, take_meta, 0);
         } else {
             code = fail_member(reading, &member);
         }

@@ -3,6 +3,7 @@
  * Changes of names: made, removed, moved, linked.
  */
 #include <weightfs/cleanup.h>
+#include "base/bytes.h"
 #include "tree/control/control.h"
 #include "tree/file/description.h"
 #include "tree/file/outline.h"
@@ -24,8 +25,7 @@ static bool is_called(const struct wfs_tree *tree, const struct wfs_node *dir, c
 /* The name without a suffix ".npy" that has something before it. */
 static size_t n_bytes_of_stem(const char *name)
 {
-    const size_t n = strlen(name), n_suffix = strlen(KEY_NPY);
-    return n > n_suffix && strcmp(name + n - n_suffix, KEY_NPY) == 0 ? n - n_suffix : n;
+    return strlen(name) - (text_ends(name, KEY_NPY) ? strlen(KEY_NPY) : 0);
 }
 
 /* Returns true for a name such as "%.json": only with its suffix is it that of a file. */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "archive/zip.h"
+#include "base/bytes.h"
 #include "base/search.h"
 #include "base/text_index.h"
 #include "catalog/catalog.h"
@@ -56,12 +57,6 @@ static void names_done(struct names *names)
     folder_names_done(&names->all);
 }
 
-static bool has_end(const char *name, const char *end)
-{
-    const size_t n = strlen(name), n_end = strlen(end);
-    return n > n_end && strcmp(name + n - n_end, end) == 0;
-}
-
 /* "__12.metadata": what one rank wrote of the metadata. */
 static bool is_rank_name(const char *name)
 {
@@ -83,12 +78,12 @@ static int list(const char *folder, struct names *names)
     for (size_t i = 0; code == 0 && i < names->all.n; i++) {
         const char *name = names->all.names[i];
         names->has_metadata |= strcmp(name, metadata_name) == 0;
-        names->has_parts |= has_end(name, ".distcp");
+        names->has_parts |= text_ends(name, ".distcp");
         names->has_paddle |= is_paddle_name(name);
-        names->has_index |= has_end(name, ".index.json");
+        names->has_index |= text_ends(name, ".index.json");
         if (is_rank_name(name))
             code = folder_names_add(&names->ranks, name);
-        else if (name[0] != '.' && has_end(name, ".safetensors"))
+        else if (name[0] != '.' && text_ends(name, ".safetensors"))
             code = folder_names_add(&names->tensors, name);
     }
     return code;
@@ -387,7 +382,7 @@ int dcp_refuse_url(const char *url, struct wfs_error *err)
     autofree char *name = url_name(url);
     if (name == NULL)
         return wfs_fail_memory(err);
-    if (has_end(name, ".distcp"))
+    if (text_ends(name, ".distcp"))
         return wfs_fail(
             err, EISDIR,
             "is one file of a PyTorch distributed checkpoint: name the .metadata beside "
@@ -427,11 +422,11 @@ int dcp_load(const char *path, const struct load_context *context, struct wfs_ca
     if (stat(path, &st) < 0)
         return 0;
     if (S_ISDIR(st.st_mode)) {
-        if (asprintf(&folder, "%s%s", path, has_end(path, "/") ? "" : "/") < 0)
+        if (asprintf(&folder, "%s%s", path, text_ends(path, "/") ? "" : "/") < 0)
             return wfs_fail_memory(err);
         return load_folder(folder, context, out, err);
     }
-    if (has_end(name, ".distcp"))
+    if (text_ends(name, ".distcp"))
         return wfs_fail(err, EISDIR,
                         "is one file of a PyTorch distributed checkpoint: name its directory");
     if (strcmp(name, metadata_name) != 0 && !is_rank_name(name))

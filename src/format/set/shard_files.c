@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/bytes.h"
 #include "base/output.h"
 #include "format/core/format.h"
 
@@ -65,9 +66,7 @@ static bool is_sibling(const struct format_table *table, const char *a, const ch
 
 bool shard_is_index(const char *name)
 {
-    static const char end[] = ".index.json";
-    const size_t n = strlen(name), n_end = strlen(end);
-    return n > n_end && strcmp(name + n - n_end, end) == 0;
+    return text_ends(name, ".index.json");
 }
 
 /* Refuses a folder with several indexes. */

@@ -7,6 +7,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/value.h>
+#include "base/bytes.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
@@ -110,8 +111,7 @@ bool valuefile_is_shown(const struct wfs_tree *tree, size_t value)
 
 size_t valuefile_n_suffix(const char *name)
 {
-    const size_t n = strlen(name), n_suffix = strlen(VALUEFILE_SUFFIX);
-    return n > n_suffix && strcmp(name + n - n_suffix, VALUEFILE_SUFFIX) == 0 ? n_suffix : 0;
+    return text_ends(name, VALUEFILE_SUFFIX) ? strlen(VALUEFILE_SUFFIX) : 0;
 }
 
 bool valuefile_is_one(const struct entry *entry)

@@ -8,6 +8,7 @@
 
 #include <weightfs/array.h>
 #include <weightfs/strbuf.h>
+#include "base/bytes.h"
 #include "tree/node/node.h"
 
 #include <errno.h>
@@ -327,9 +328,7 @@ bool entry_is_scratch(const struct wfs_tree *tree, uint32_t id)
 
 bool entry_has_suffix(const struct wfs_tree *tree, uint32_t id)
 {
-    const char *name = entry_at(tree, id)->name;
-    const size_t n_bytes = strlen(name), n_suffix = strlen(KEY_NPY);
-    return n_bytes > n_suffix && strcmp(name + n_bytes - n_suffix, KEY_NPY) == 0;
+    return text_ends(entry_at(tree, id)->name, KEY_NPY);
 }
 
 /* Adds what the name stands for; a %self adds nothing. */
