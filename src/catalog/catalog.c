@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/source.h"
+#include "tensor/tensor.h"
 #include "value/value.h"
 
 #include <errno.h>
@@ -457,19 +458,10 @@ int catalog_adopt_part(struct wfs_catalog *catalog, struct wfs_catalog *part)
     return 0;
 }
 
-static bool has_meta(const struct wfs_catalog *catalog, const char *name)
-{
-    for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next) {
-        if (strcmp(text->name, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 int catalog_merge_texts(struct wfs_catalog *catalog, const struct wfs_catalog *part)
 {
     for (const struct wfs_text *text = part->meta.first; text != NULL; text = text->next) {
-        if (!has_meta(catalog, text->name) &&
+        if (text_find(catalog->meta.first, text->name) == NULL &&
             catalog_add_meta_bytes(catalog, text->name, text->value, text->n_bytes) < 0)
             return -ENOMEM;
     }

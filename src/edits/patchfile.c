@@ -436,9 +436,7 @@ static int read_all(struct reading *reading)
 /* The text of the list, which is taken apart in place. */
 static int copy_list(struct reading *reading)
 {
-    const struct wfs_text *list = wfs_catalog_meta(reading->file);
-    while (list != NULL && strcmp(list->name, PATCH_TEXT) != 0)
-        list = list->next;
+    const struct wfs_text *list = text_find(wfs_catalog_meta(reading->file), PATCH_TEXT);
     if (list == NULL)
         return wfs_fail(reading->err, EMEDIUMTYPE,
                         "is not a patch: its metadata has no '" PATCH_TEXT "'");

@@ -4,6 +4,7 @@
  * file whose whole content was copied from a tensor gets those that cp -a would set.
  */
 #include "base/utf8.h"
+#include "tensor/tensor.h"
 #include "tree/attrs.h"
 #include "tree/content.h"
 #include "tree/control/texts.h"
@@ -44,8 +45,7 @@ static int get_of_root(const struct wfs_tree *tree, const char *name, struct str
     if (!has_prefix(name, METADATA))
         return -ENODATA;
     const int code = metadata_list(tree, &text, NULL);
-    while (code == 0 && text != NULL && strcmp(name + strlen(METADATA), text->name) != 0)
-        text = text->next;
+    text = code < 0 ? NULL : text_find(text, name + strlen(METADATA));
     if (code < 0 || text == NULL)
         return code < 0 && code != -EBADMSG ? code : -ENODATA;
     strbuf_add(value, text->value, text->n_bytes);

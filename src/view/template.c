@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/text_index.h"
+#include "tensor/tensor.h"
 #include "value/value_leaf.h"
 #include "view/pass.h"
 
@@ -507,9 +508,7 @@ static int add_filler(struct wfs_catalog *catalog, const struct taken *taken,
 /* A record is for the Burn that reads the one of `like`. -ENOMEM. */
 static int take_version(struct wfs_catalog *catalog, const struct wfs_catalog *like)
 {
-    const struct wfs_text *text = wfs_catalog_meta(like);
-    while (text != NULL && strcmp(text->name, "version") != 0)
-        text = text->next;
+    const struct wfs_text *text = text_find(wfs_catalog_meta(like), "version");
     if (text == NULL)
         return 0;
     catalog->output.reader_version = arena_copy(&catalog->arena, text->value, text->n_bytes);

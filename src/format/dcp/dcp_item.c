@@ -20,6 +20,7 @@
 #include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/torch_containers.h"
 #include "format/safetensors/safetensors.h"
+#include "tensor/tensor.h"
 #include "text/json.h"
 
 /* ---- DCP_SHARDING_INFO ---- */
@@ -99,10 +100,8 @@ static int read_all(struct dcp_sharding *s, size_t n_bytes, struct wfs_error *er
 int dcp_sharding_read(struct dcp_sharding *s, const struct wfs_catalog *catalog,
                       struct wfs_error *err)
 {
-    const struct wfs_text *text = catalog->meta.first;
+    const struct wfs_text *text = text_find(catalog->meta.first, text_name);
     *s = (struct dcp_sharding){0};
-    while (text != NULL && strcmp(text->name, text_name) != 0)
-        text = text->next;
     if (text == NULL)
         return 0;
     s->text = malloc(text->n_bytes + 1);
