@@ -144,7 +144,7 @@ static int check_origin(const struct replay *state, const struct wfs_node *node,
     }
     if (shape.has_failed)
         return -ENOMEM;
-    if (node->loaded == 0 && strcmp(record->words[2], "-") == 0)
+    if (node_loaded(node) == 0 && strcmp(record->words[2], "-") == 0)
         return 0;
     if (strcmp(dtype, record->words[2]) == 0 && strcmp(shape.bytes, record->words[3]) == 0)
         return 0;
