@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,8 @@ struct extraction {
     struct wfs_access access;
     struct progress progress;
     uint64_t n_files, n_bytes, n_done; /* selected; bytes written */
+    uint64_t n_quantized;              /* files of integers whose scale is not in the file */
+    struct wfs_quoted quantized;       /* the first of them */
     char *piece;
     char temporary[N_TEMPORARY]; /* name of a file that is not complete; no other process has it */
     enum exit_code exit_code;
@@ -335,6 +338,20 @@ static int fill_temporary(struct extraction *extraction, const struct wfs_tree_f
     return 0;
 }
 
+/* Quantized integers of PyTorch have scale and zero point in an attribute. Opaque elements of Burn
+ * have theirs in the bytes. */
+static void note_quantized(struct extraction *extraction, const struct wfs_tree_file *file)
+{
+    char dtype[16];
+    const ssize_t n = wfs_node_get_xattr(extraction->tree, file->node, "user.weightfs.dtype", dtype,
+                                         sizeof(dtype));
+    if (file->is_value || n <= 0 || memcmp(dtype, "OPAQUE", n < 6 ? (size_t)n : 6) == 0 ||
+        wfs_node_get_xattr(extraction->tree, file->node, "user.weightfs.quantization", NULL, 0) < 0)
+        return;
+    if (extraction->n_quantized++ == 0)
+        extraction->quantized = wfs_quote(file->path);
+}
+
 static int write_file(void *ctx, const struct wfs_tree_file *file)
 {
     struct extraction *extraction = ctx;
@@ -349,6 +366,8 @@ static int write_file(void *ctx, const struct wfs_tree_file *file)
         const int published = publish(extraction, dir, name);
         code = published < 0 ? fail_file(extraction, file->path, -published) : 0;
     }
+    if (code == 0)
+        note_quantized(extraction, file);
     if (code < 0)
         (void)unlinkat(dir, extraction->temporary, 0);
     return code;
@@ -384,6 +403,14 @@ static enum exit_code write_all(struct extraction *extraction)
         return extraction->exit_code;
     printf("extracted %s, %s, to '%s'\n", wfs_count(extraction->n_files, "file").text,
            wfs_count(extraction->n_bytes, "byte").text, wfs_quote(extraction->directory).text);
+    if (extraction->n_quantized > 0)
+        printf("stored as plain integers, because a file of elements cannot store their scales: "
+               "'%s'",
+               extraction->quantized.text);
+    if (extraction->n_quantized > 1)
+        printf(" and %" PRIu64 " more", extraction->n_quantized - 1);
+    if (extraction->n_quantized > 0)
+        putchar('\n');
     return EXIT_DONE;
 }
 

@@ -106,3 +106,11 @@ def test_a_pth_keeps_them(folder, scheme, options):
     key = 'p' if '--rename' in options else 'q'
     assert (json.loads(weightfs('show', '--json', folder / 'out.pth', key).stdout)['quantization']
             == json.loads(weightfs('show', '--json', path, 'q').stdout)['quantization'] is not None)
+
+
+@pytest.mark.parametrize('options', [[], ['--files', 'raw'], ['--layout', 'flat']], ids=' '.join)
+def test_extracted_files_do_not_lose_scales_in_silence_either(folder, options):
+    told = weightfs('extract', *options, quantized(folder, 'tensor'), '-d', folder / 'out').stdout
+    name = 'q' if 'raw' in options else 'q.npy'
+    assert "stored as plain integers, because a file of elements cannot store their scales: '%s'\n" % name in told
+    assert 'plain integers' not in weightfs('extract', *options, folder / 'q.pth', 'w', '-d', folder / 'other').stdout
