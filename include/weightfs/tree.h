@@ -305,7 +305,7 @@ ssize_t wfs_number_read(const struct wfs_tree *tree, uint64_t number, uint64_t o
  */
 struct wfs_reading;
 int wfs_reading_new(const struct wfs_tree *tree, uint64_t number, struct wfs_reading **ret);
-/* Returns true for a tensor whose elements are stored as they are shown. */
+/* Returns true for a tensor whose elements are stored as they are shown, in a file. */
 bool wfs_reading_is_plain(const struct wfs_reading *reading);
 /* As wfs_number_read; without the tree. */
 ssize_t wfs_reading_run(const struct wfs_io *io, const struct wfs_reading *reading, uint64_t offset,

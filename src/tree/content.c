@@ -500,7 +500,9 @@ void wfs_reading_free(struct wfs_reading *reading)
 
 bool wfs_reading_is_plain(const struct wfs_reading *reading)
 {
-    return reading->made == NULL && wfs_tensor_is_plain(&reading->tensor);
+    const struct source *source = reading->tensor.stored.source;
+    return reading->made == NULL && source != NULL && source_is_file(source) &&
+           wfs_tensor_is_plain(&reading->tensor);
 }
 
 ssize_t wfs_reading_run(const struct wfs_io *io, const struct wfs_reading *reading, uint64_t offset,

@@ -75,6 +75,17 @@ def test_a_sample_of_distributed_checkpoints_of_other_programs(serve, mount, pat
         assert shown(mount, serve(shared.FOLDER.resolve()).url(path.resolve()) + '/') == shown(mount, path)
 
 
+@pytest.mark.usefixtures('need_shared')
+def test_parts_that_are_opened_by_the_first_read_are_waited_for(serve, mount):
+    """With more chunks than the limit, none is looked at when the checkpoint is loaded."""
+    path = next(path for path in FOLDERS if path.name == 'mesh-2d')
+    url = serve(shared.FOLDER.resolve()).url(path.resolve()) + '/'
+    expected = {key: value[0] for key, value in shown(mount, path).items()}
+    mounted = mount(url, 'limit.items=0')
+    found = {key: content_or_error(mounted / key) for key in expected}
+    assert found == expected
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures('need_shared')
 @pytest.mark.parametrize('start', range(N_PARTS))
