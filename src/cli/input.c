@@ -111,24 +111,37 @@ struct input_near input_suggest(const struct wfs_catalog *catalog, const char *t
 
 /* ---- loading ---- */
 
-/* The options of views are among those given; the library knows which. */
+static bool is_of_verb(const struct args *args, const char *name)
+{
+    const struct args_option *option = args->verb->options;
+    while (option->name != NULL && strcmp(option->name, name) != 0)
+        option++;
+    return option->name != NULL;
+}
+
+/* The options of views are among those given; the library knows which. An option of the verb may
+ * have the name of one. */
 static enum exit_code make_view(const struct args *args, struct wfs_view **out,
                                 struct wfs_error *err)
 {
     char **texts = calloc(args->n_given + 1, sizeof(*texts));
     bool has_memory = texts != NULL;
+    size_t n = 0;
     for (size_t i = 0; has_memory && i < args->n_given; i++) {
         const struct args_given *given = &args->given[i];
-        has_memory = asprintf(&texts[i], "%s%s%s", given->name, given->value != NULL ? "=" : "",
+        if (is_of_verb(args, given->name))
+            continue;
+        has_memory = asprintf(&texts[n], "%s%s%s", given->name, given->value != NULL ? "=" : "",
                               given->value != NULL ? given->value : "") >= 0;
-        texts[i] = has_memory ? texts[i] : NULL;
+        texts[n] = has_memory ? texts[n] : NULL;
+        n++;
     }
     enum exit_code exit_code = EXIT_UNSUPPORTED;
     if (has_memory)
-        exit_code = checkpoint_new_view((const char *const *)texts, args->n_given, out, err);
+        exit_code = checkpoint_new_view((const char *const *)texts, n, out, err);
     else
         (void)wfs_fail_memory(err);
-    for (size_t i = 0; texts != NULL && i < args->n_given; i++)
+    for (size_t i = 0; i < n; i++)
         free(texts[i]);
     free(texts);
     return exit_code;
