@@ -218,7 +218,9 @@ static int find_room(struct computation *c, const struct compute_step *step,
                      struct findings_of_step *found)
 {
     *found = (struct findings_of_step){0};
-    if (step->vector.stored.source == NULL || step->kind == COMPUTE_MULTIPLY)
+    if (step->vector.stored.source == NULL ||
+        (step->kind != COMPUTE_ADD && step->kind != COMPUTE_PRODUCT &&
+         step->kind != COMPUTE_KRONECKER))
         return 0;
     found->n_norms = (size_t)(step->is_by_column ? step->vector.shape.dims[0] : c->n_rows);
     found->norms = calloc(found->n_norms + 1, sizeof(*found->norms));

@@ -571,6 +571,76 @@ static int replace_rows(struct work *work, const struct compute_step *step,
     return 0;
 }
 
+static void round_single(const struct compute_step *step, double *v, size_t n)
+{
+    for (size_t i = 0; i < n && step->is_single; i++)
+        v[i] = (double)(float)v[i];
+}
+
+static int look_up(struct work *work, const struct compute_step *step, const struct patch *patch,
+                   double *v)
+{
+    const double n = (double)dim(&step->vector, 0);
+    const double *table = NULL;
+    const int code = take_vector(work, step, PART_VECTOR, &step->vector, &table);
+    for (size_t i = 0; i < patch->n_rows * patch->n_cols && code == 0; i++)
+        v[i] = v[i] >= 0 && v[i] < n ? table[(size_t)v[i]] : NAN;
+    shelf_give_back(table);
+    return code;
+}
+
+static void raise_powers(double *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        v[i] = exp2(v[i] - 127);
+}
+
+/* One row of the patch, with the elements of a row of the grid from its first block on. */
+static void do_grid_row(const struct compute_step *step, const struct patch *patch,
+                        const double *grid, double *v)
+{
+    const uint64_t n_block = step->n_block_cols, first = patch->col / n_block;
+    for (size_t j = 0; j < patch->n_cols;) {
+        const uint64_t block = (patch->col + j) / n_block, end = (block + 1) * n_block - patch->col;
+        const size_t n_end = end < patch->n_cols ? (size_t)end : patch->n_cols;
+        const double g = grid[block - first];
+        for (; j < n_end; j++) {
+            v[j] = step->operation == COMPUTE_TIMES ? v[j] * g
+                   : step->operation == COMPUTE_BY  ? v[j] / g
+                                                    : v[j] + step->scale * g;
+        }
+    }
+}
+
+static int do_grid(struct work *work, const struct compute_step *step, const struct patch *patch,
+                   double *v)
+{
+    const uint64_t n_grid = dim(&step->a.left, 1), first = patch->col / step->n_block_cols;
+    const uint64_t last = (patch->col + patch->n_cols - 1) / step->n_block_cols;
+    const double *numbers = NULL;
+    uint64_t known = UINT64_MAX;
+    int code =
+        is_there(&step->vector) ? take_vector(work, step, PART_VECTOR, &step->vector, &numbers) : 0;
+    for (size_t i = 0; i < patch->n_rows && code == 0; i++) {
+        double row = (double)((patch->row + i) / step->n_block_rows);
+        if (numbers != NULL)
+            row = numbers[patch->row + i];
+        if (!(row >= 0 && row < (double)dim(&step->a.left, 0)) || last >= n_grid) {
+            code = -EIO; /* of a vector; the shapes were checked */
+            break;
+        }
+        if ((uint64_t)row != known)
+            code = decode(work->io, &step->a.left, (uint64_t)row * n_grid + first,
+                          (size_t)(last - first) + 1, work->other, work->bytes);
+        known = (uint64_t)row;
+        if (code == 0)
+            do_grid_row(step, patch, work->other, v + i * patch->n_cols);
+    }
+    shelf_give_back(numbers);
+    round_single(step, v, patch->n_rows * patch->n_cols);
+    return code;
+}
+
 static int mix_arc(struct work *work, const struct compute_step *step, const struct patch *patch,
                    double *v)
 {
@@ -703,7 +773,20 @@ static int do_step(struct work *work, const struct compute_step *step, const str
     switch (step->kind) {
     case COMPUTE_SCALE:
         kernel_scale(v, step->scale, patch->n_rows * patch->n_cols);
+        round_single(step, v, patch->n_rows * patch->n_cols);
         return 0;
+    case COMPUTE_SHIFT:
+        for (size_t i = 0; i < patch->n_rows * patch->n_cols; i++)
+            v[i] = v[i] + step->scale;
+        round_single(step, v, patch->n_rows * patch->n_cols);
+        return 0;
+    case COMPUTE_LOOK_UP:
+        return look_up(work, step, patch, v);
+    case COMPUTE_POWER:
+        raise_powers(v, patch->n_rows * patch->n_cols);
+        return 0;
+    case COMPUTE_GRID:
+        return do_grid(work, step, patch, v);
     case COMPUTE_TOWARDS:
         return move_towards(work, step, patch, v);
     case COMPUTE_MULTIPLY:

@@ -29,6 +29,10 @@ enum compute_kind {
     COMPUTE_MULTIPLY,  /* v * the vector, along rows or columns */
     COMPUTE_ROTATE,    /* v times block-diagonal rotations, transposed */
     COMPUTE_ROWS,      /* some rows become those of A */
+    COMPUTE_SHIFT,     /* v + scale */
+    COMPUTE_LOOK_UP,   /* the element of the vector that v is the number of; NaN: it has none */
+    COMPUTE_POWER,     /* 2^(v - 127) */
+    COMPUTE_GRID,      /* v * g, or v / g, or v + scale * g, with g of A for a block of elements */
     COMPUTE_SLERP,     /* v and A, on the arc between them; scale from 0 to 1 */
 };
 
@@ -52,6 +56,12 @@ struct compute_step {
     unsigned n_terms;
     const uint64_t *rows; /* of ROWS: n_rows of them, borrowed, sorted */
     size_t n_rows;
+    /* Of GRID: A is a matrix whose element is for n_block_rows x n_block_cols elements, the last
+     * ones for what is left; where there is a vector, its elements are the rows of A for the rows
+     * of v. */
+    enum compute_operation { COMPUTE_TIMES, COMPUTE_BY, COMPUTE_PLUS } operation;
+    uint64_t n_block_rows, n_block_cols;
+    bool is_single; /* what comes out of SCALE, SHIFT and GRID is rounded to F32 */
 };
 
 #endif

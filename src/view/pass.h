@@ -93,6 +93,9 @@ const struct item *pass_base(const struct pass *pass, const struct item *item);
 int overlay_lay(const struct rule *rule, struct wfs_catalog *catalog, struct wfs_catalog *over,
                 struct wfs_report *report, struct wfs_error *err);
 
+/* Shows codes as the values that they and their companions stand for. -EINVAL if there are none. */
+int dequantize_apply(struct pass *pass);
+
 /*
  * Computes the tensors that rules for sums and adapters are about, of those that the loader loads.
  * -EINVAL for keys, shapes and adapters that do not fit, or what the loader returned.

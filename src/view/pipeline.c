@@ -89,6 +89,7 @@ static const char *lack_of(const struct pass *pass, const struct rule *rule)
 {
     switch (rule->kind) {
     case RULE_OVERLAY:
+    case RULE_DEQUANTIZE:
     case RULE_AVERAGE:
     case RULE_ADD:
     case RULE_MINUS:
@@ -161,7 +162,8 @@ static int load_others(struct pass *pass, const struct wfs_view_loader *loader)
         if (code < 0)
             return code;
     }
-    code = arithmetic_apply(pass, loader);
+    code = dequantize_apply(pass);
+    code = code < 0 ? code : arithmetic_apply(pass, loader);
     if (code < 0)
         return code;
     return view->like == NULL ? 0 : loader->load(loader->ctx, view->like, &pass->like, pass->err);

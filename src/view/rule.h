@@ -15,6 +15,7 @@
 
 enum rule_kind {
     RULE_OVERLAY,
+    RULE_DEQUANTIZE,
     RULE_AVERAGE,
     RULE_WEIGHT,
     RULE_ADD,
@@ -76,7 +77,8 @@ struct wfs_view {
     bool is_partial, is_strict;
     char *like, *lora_part;
     double lora_alpha; /* NAN: not said */
-    unsigned n_files;  /* rules files that are being read */
+    bool has_gptq_v2;
+    unsigned n_files; /* rules files that are being read */
 };
 
 /* Parses the value of a rule. -EINVAL says what is wrong with it. */

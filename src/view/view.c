@@ -203,6 +203,11 @@ static int set(struct wfs_view *view, const struct option *option, const char *v
 static const struct option options[] = {
     {{"overlay", "[REGEX:]FILE", "add or replace tensors with those of FILE"},
      .rule = RULE_OVERLAY},
+    {{"dequantize", "[REGEX]", "show codes with scales beside them as BF16"},
+     .rule = RULE_DEQUANTIZE},
+    {{"gptq_v2", NULL, "zero points of GPTQ are stored as they are"},
+     IS_FLAG,
+     .at = offsetof(struct wfs_view, has_gptq_v2)},
     {{"average", "FILE[:WEIGHT]", "the weighted mean with the tensors of FILE"},
      .rule = RULE_AVERAGE},
     {{"weight", "N", "weight of the source itself in a sum (1)"}, .rule = RULE_WEIGHT},
@@ -310,7 +315,9 @@ int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err)
     }
     if (option == NULL)
         return 0;
-    const char *value = text[n_name] == '=' ? text + n_name + 1 : NULL;
+    const bool is_optional = option->public.argument != NULL && option->public.argument[0] == '[' &&
+                             option->public.argument[strlen(option->public.argument) - 1] == ']';
+    const char *value = text[n_name] == '=' ? text + n_name + 1 : is_optional ? "" : NULL;
     if (value != NULL && option->public.argument == NULL)
         return wfs_fail(err, EINVAL, "%s: takes no value", option->public.name);
     if (value == NULL && option->public.argument != NULL)
