@@ -230,6 +230,10 @@ int catalog_add_finding(struct wfs_catalog *catalog, unsigned severity, const ch
 struct wfs_text *catalog_text_new(struct wfs_catalog *catalog, const char *name, const char *value,
                                   size_t n_bytes);
 
+/* The text of a tensor with the `param_id` that it has of another checkpoint, as a view says: an
+ * output without room for ids has lost nothing of the source then. */
+#define CATALOG_LENT_ID "lent_param_id"
+
 /* Puts a text before the tensor's others. -ENOMEM. */
 int catalog_add_attr(struct wfs_catalog *catalog, struct wfs_tensor *tensor, const char *name,
                      const char *value);

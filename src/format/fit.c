@@ -314,7 +314,9 @@ static int tell_ids(struct fitting *fitting)
     int code = 0;
     for (size_t i = 0; i < fitting->catalog->n_tensors && code == 0; i++) {
         const struct wfs_tensor *tensor = &fitting->catalog->tensors[i];
-        if (wfs_tensor_attr(tensor, "param_id") != NULL)
+        const char *id = wfs_tensor_attr(tensor, "param_id");
+        const char *lent = wfs_tensor_attr(tensor, CATALOG_LENT_ID);
+        if (id != NULL && (lent == NULL || strcmp(id, lent) != 0))
             code = tell(fitting, WFS_FIT_PARAM_ID, tensor->key, why);
     }
     return code;

@@ -256,7 +256,8 @@ static int take_param_id(const struct filling *f, struct item *item, const struc
     const char *id = wfs_tensor_attr(model, "param_id");
     if (id == NULL || wfs_tensor_attr(&item->tensor, "param_id") != NULL)
         return 0;
-    return catalog_add_attr(f->pass->catalog, &item->tensor, "param_id", id) < 0
+    return catalog_add_attr(f->pass->catalog, &item->tensor, "param_id", id) < 0 ||
+                   catalog_add_attr(f->pass->catalog, &item->tensor, CATALOG_LENT_ID, id) < 0
                ? wfs_fail_memory(f->pass->err)
                : 0;
 }
