@@ -122,8 +122,8 @@ static const enum form forms[] = {
     [RULE_EXCLUDE] = FORM_REGEX,        [RULE_WHERE] = FORM_CONDITION,
     [RULE_DROP_VARIANTS] = FORM_TEXT,   [RULE_CLASS] = FORM_PAIR,
     [RULE_TRANSPOSE] = FORM_REGEX,      [RULE_PERMUTE] = FORM_PAIR,
-    [RULE_SPLIT] = FORM_PAIR,           [RULE_CAST] = FORM_PAIR_OR_TEXT,
-    [RULE_KEEP] = FORM_REGEX,
+    [RULE_SPLIT] = FORM_PAIR,           [RULE_SLICE] = FORM_PAIR,
+    [RULE_CAST] = FORM_PAIR_OR_TEXT,    [RULE_KEEP] = FORM_REGEX,
 };
 
 void rule_free(struct rule *rule)
@@ -222,10 +222,34 @@ static int replace_backslashes(struct rule *rule, struct wfs_error *err)
 }
 
 /* Each part is what a key gets in the place of the match. */
+/* Cuts the sizes off the names of parts: all have one (q=8,k=2,v=2), or none has. */
+static int read_sizes(struct rule *rule, struct wfs_error *err)
+{
+    enum { MOST = 1000000 };
+    uint32_t n_sizes = 0;
+    for (uint32_t i = 0; i < rule->n_parts; i++) {
+        char *equals = strrchr(rule->parts[i], '='), *end = NULL;
+        const unsigned long size = equals == NULL ? 1 : strtoul(equals + 1, &end, 10);
+        if (equals != NULL && (equals[1] < '1' || equals[1] > '9' || *end != '\0' || size > MOST))
+            return wfs_fail(err, EINVAL, "'%s' is not the size of a part",
+                            wfs_quote(equals + 1).text);
+        if (equals != NULL)
+            *equals = '\0';
+        n_sizes += equals != NULL;
+        rule->order[i] = (uint32_t)size;
+        rule->n_order += (uint32_t)size;
+    }
+    return n_sizes == 0 || n_sizes == rule->n_parts
+               ? 0
+               : wfs_fail(err, EINVAL, "'%s': some parts have a size, others none",
+                          wfs_quote(rule->argument).text);
+}
+
 static int read_parts(struct rule *rule, struct wfs_error *err)
 {
     int code = replace_backslashes(rule, err);
     code = code < 0 ? code : cut_list(rule, err);
+    code = code < 0 ? code : read_sizes(rule, err);
     for (uint32_t i = 0; i < rule->n_parts && code == 0; i++) {
         if (rule->parts[i][0] == '\0')
             code = wfs_fail(err, EINVAL, "name %u of '%s' is empty", i + 1,
@@ -248,6 +272,8 @@ static int read_argument(struct rule *rule, struct wfs_error *err)
         return read_order(rule, err);
     case RULE_SPLIT:
         return read_parts(rule, err);
+    case RULE_SLICE:
+        return cut_list(rule, err);
     case RULE_CAST:
         return read_dtype(rule->argument, &rule->dtype, err);
     case RULE_CLASS:

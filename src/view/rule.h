@@ -37,6 +37,7 @@ enum rule_kind {
     RULE_TRANSPOSE,
     RULE_PERMUTE,
     RULE_SPLIT,
+    RULE_SLICE,
     RULE_CAST,
     RULE_KEEP,
 };
@@ -58,7 +59,8 @@ struct rule {
     const char *parts[RULE_MAX_PARTS]; /* of an argument that is a list, in `list` */
     uint32_t n_parts;
     char *list;
-    uint32_t order[RULE_MAX_PARTS]; /* of a permutation */
+    uint32_t order[RULE_MAX_PARTS]; /* of a permutation; of a split, the size of each part */
+    uint32_t n_order;               /* of a split: all sizes together */
     enum wfs_dtype dtype;           /* of a RULE_CAST */
     enum class class_;              /* of a RULE_CLASS */
     struct wfs_condition *condition;

@@ -142,13 +142,16 @@ static int copy_attrs(const struct pass *pass, struct wfs_tensor *part)
     return 0;
 }
 
-/* Part number i of n: rows [i * n_rows, (i + 1) * n_rows). */
+/* Part number i, with the rows behind those of the parts before it. */
 static int make_part(const struct pass *pass, const struct rule *rule, const struct item *whole,
                      uint32_t i, struct item *part)
 {
     const struct wfs_tensor *from = &whole->tensor;
     struct wfs_tensor *tensor = &part->tensor;
-    const uint64_t n_rows = from->shape.dims[0] / rule->n_parts;
+    const uint64_t n_each = from->shape.dims[0] / rule->n_order, n_rows = n_each * rule->order[i];
+    uint64_t first = 0;
+    for (uint32_t k = 0; k < i; k++)
+        first += n_each * rule->order[k];
     uint64_t *dims = arena_calloc(&pass->catalog->arena, from->shape.rank, sizeof(*dims));
     const uint64_t *strides = from->stored.strides;
     if (strides == NULL)
@@ -159,9 +162,9 @@ static int make_part(const struct pass *pass, const struct rule *rule, const str
     memcpy(dims, from->shape.dims, from->shape.rank * sizeof(*dims));
     dims[0] = n_rows;
     tensor->shape.dims = dims;
-    tensor->n_bytes = from->n_bytes / rule->n_parts;
+    tensor->n_bytes = from->n_bytes / rule->n_order * rule->order[i];
     tensor->stored.offset +=
-        i * n_rows * strides[0] * (wfs_dtype_bits((enum wfs_dtype)from->stored.dtype) / 8);
+        first * strides[0] * (wfs_dtype_bits((enum wfs_dtype)from->stored.dtype) / 8);
     const char *key;
     int code = regex_replace(rule->regex, from->key, rule->parts[i], &pass->catalog->arena, &key,
                              pass->err);
@@ -169,8 +172,62 @@ static int make_part(const struct pass *pass, const struct rule *rule, const str
     if (code < 0)
         return code;
     pass_rename(pass, part, key, "split");
-    pass_note(pass, part, "rows %" PRIu64 " to %" PRIu64, i * n_rows,
-              (i + 1) * n_rows - (n_rows > 0));
+    pass_note(pass, part, "rows %" PRIu64 " to %" PRIu64, first, first + n_rows - (n_rows > 0));
+    return 0;
+}
+
+/* Reads "3", "2:5", ":5", "-4:" or ":" for a dimension of n; a number alone keeps the dimension. */
+static bool read_range(const char *text, uint64_t n, uint64_t *ret_first, uint64_t *ret_end)
+{
+    const char *colon = strchr(text, ':');
+    const char *const texts[] = {text, colon == NULL ? text : colon + 1};
+    int64_t values[2] = {0, (int64_t)n};
+    for (size_t i = 0; i < 2; i++) {
+        char *end;
+        const bool is_empty = texts[i][0] == '\0' || texts[i][0] == ':';
+        if (is_empty && colon != NULL)
+            continue;
+        values[i] = strtoll(texts[i], &end, 10);
+        if (end == texts[i] || (*end != '\0' && end != colon))
+            return false;
+        values[i] += values[i] < 0 ? (int64_t)n : 0;
+        values[i] += colon == NULL && i == 1;
+    }
+    *ret_first = (uint64_t)values[0];
+    *ret_end = (uint64_t)values[1];
+    return values[0] >= 0 && values[0] <= values[1] && values[1] <= (int64_t)n;
+}
+
+static int slice(const struct pass *pass, const struct rule *rule, struct item *item)
+{
+    struct wfs_tensor *tensor = &item->tensor;
+    const uint32_t rank = tensor->shape.rank;
+    const uint64_t n_elem = wfs_dtype_bits((enum wfs_dtype)tensor->stored.dtype) / 8;
+    if (item_is_rigid(item))
+        return refuse_rigid(pass, rule, item);
+    if (rule->n_parts > rank)
+        return refuse(pass, rule, item, "", "'%s' is for more dimensions than it has",
+                      wfs_quote(rule->argument).text);
+    uint64_t *dims = arena_calloc(&pass->catalog->arena, rank, sizeof(*dims));
+    const uint64_t *strides = tensor->stored.strides;
+    if (strides == NULL)
+        strides = catalog_dense_strides(pass->catalog, &tensor->shape);
+    if (dims == NULL || strides == NULL)
+        return wfs_fail_memory(pass->err);
+    memcpy(dims, tensor->shape.dims, rank * sizeof(*dims));
+    for (uint32_t i = 0; i < rule->n_parts; i++) {
+        uint64_t first, end;
+        if (dims[i] > INT64_MAX || !read_range(rule->parts[i], dims[i], &first, &end))
+            return refuse(pass, rule, item, "", "'%s' is not a range of dimension %" PRIu32,
+                          wfs_quote(rule->parts[i]).text, i);
+        tensor->stored.offset += end > first ? first * strides[i] * n_elem : 0;
+        dims[i] = end - first;
+    }
+    tensor->shape.dims = dims;
+    tensor->stored.strides = strides;
+    if (wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)tensor->dtype, &tensor->n_bytes) < 0)
+        return refuse(pass, rule, item, "", "the result is too large");
+    pass_note(pass, item, "slice [%s]", wfs_quote(rule->argument).text);
     return 0;
 }
 
@@ -179,10 +236,10 @@ static int check_split(const struct pass *pass, const struct rule *rule, const s
     const struct wfs_shape *shape = &item->tensor.shape;
     if (shape->rank == 0)
         return refuse(pass, rule, item, "", "it has no dimensions");
-    if (shape->dims[0] % rule->n_parts != 0)
+    if (shape->dims[0] % rule->n_order != 0)
         return refuse(pass, rule, item, "",
                       "%" PRIu64 " is not divisible into %" PRIu32 " equal parts", shape->dims[0],
-                      rule->n_parts);
+                      rule->n_order);
     if (item_is_rigid(item))
         return refuse_rigid(pass, rule, item);
     return 0;
@@ -238,6 +295,8 @@ static int run_on(const struct pass *pass, const struct rule *rule, struct item 
         operate = transpose;
     if (rule->kind == RULE_PERMUTE)
         operate = permute_dims;
+    if (rule->kind == RULE_SLICE)
+        operate = slice;
     if (rule->kind == RULE_CAST)
         operate = cast;
     const int code = operate == NULL ? 0 : pass_matches(pass, rule, item);
