@@ -396,6 +396,7 @@ static void json_corners(struct json_out *out, const struct view *view)
 static int json_view(const struct view *view, const struct slice *slice, struct json_out *out)
 {
     const struct wfs_tensor *tensor = view->tensor;
+    const char *quantization = wfs_tensor_attr(tensor, "quantization");
     int code = 0;
     json_out_open_object(out, NULL);
     print_json_tensor(out, tensor);
@@ -403,8 +404,10 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
     json_out_text(out, "file", input_file_of(view->wish->catalog, tensor));
     json_out_text(out, "source_key", wfs_tensor_origin(tensor));
     json_out_text(out, "changes", tensor->changes);
-    json_out_text(out, "scale", view->scale);
-    json_out_text(out, "quantization", wfs_tensor_attr(tensor, "quantization"));
+    if (view->scale != NULL)
+        json_out_text(out, "scale", view->scale);
+    if (quantization != NULL)
+        json_out_text(out, "quantization", quantization);
     if (slice != NULL) {
         code = slice_put_json(slice, out);
     } else {
