@@ -34,9 +34,8 @@ const struct wfs_format *wfs_format_by_path(const char *path);
 /* False: files of this format are only read. */
 bool wfs_format_can_write(const struct wfs_format *format);
 
-/* What a list of formats names: those that can be written, the endings of their files, or what
- * their checkpoints on servers are called. */
-enum wfs_format_words { WFS_FORMAT_NAMES, WFS_FORMAT_ENDINGS, WFS_FORMAT_PUBLISHED };
+/* What a list of formats names: those that can be written, or the endings of their files. */
+enum wfs_format_words { WFS_FORMAT_NAMES, WFS_FORMAT_ENDINGS };
 
 struct wfs_format_list {
     char text[256];
@@ -121,6 +120,11 @@ void wfs_fit_done(struct wfs_fit *fit);
  * when nothing is, or several shards without an index are. malloc'ed.
  */
 char *wfs_source_file(const char *path, bool shards);
+
+/* Returns the i-th of the names of files that are the checkpoint of a folder, the first one that
+ * exists; NULL: there are no more. For folders that cannot be listed; of others wfs_load knows
+ * more. */
+const char *wfs_folder_file(size_t i);
 
 /*
  * Returns whether an output path asks for several files: it is the name of an index

@@ -65,7 +65,6 @@ struct wfs_format {
     enum wfs_state_names state_names;
     const char *directory; /* what is written into a directory, in a few words for a person */
     bool is_directory;     /* a checkpoint is a directory: files, and one that describes them */
-    bool is_published;     /* servers have folders with checkpoints of that set_name */
     bool needs_utf8;       /* in keys */
     bool keeps_ties;       /* two names of one tensor stay one tensor */
     bool keeps_metadata;   /* texts by name */

@@ -177,38 +177,14 @@ bool http_place_is_repository(const char *name)
     return has_scheme(name, "hf://") && parse_hub(name, &hub) && hub.path == NULL;
 }
 
-/* Finds the i-th of the files that a checkpoint may be in: of each format an index, then one file;
- * where a checkpoint is a directory, what describes it. NULL after the last. */
-static const struct wfs_format *format_to_try(unsigned i, bool is_repository, bool *ret_is_index)
-{
-    const struct wfs_format *format;
-    /* Few repositories are such a directory as a whole. */
-    for (unsigned turn = 0; turn < 2; turn++) {
-        const bool is_for_directories = is_repository ? turn == 1 : turn == 0;
-        for (size_t f = 0; (format = wfs_format_at(f)) != NULL; f++) {
-            const unsigned n_files = format->is_directory ? 1 : 2;
-            if (!format->is_published || format->is_directory != is_for_directories)
-                continue;
-            *ret_is_index = n_files == 2 && i == 0;
-            if (i < n_files)
-                return format;
-            i -= n_files;
-        }
-    }
-    return NULL;
-}
-
 char *http_place_try(const char *name, unsigned i)
 {
-    bool is_index;
-    const bool is_repository = http_place_is_repository(name);
-    const struct wfs_format *format = format_to_try(i, is_repository, &is_index);
     char *ret;
-    if (format == NULL || !(is_repository || is_folder(name)))
-        return NULL;
+    const char *file =
+        http_place_is_repository(name) || is_folder(name) ? wfs_folder_file(i) : NULL;
     const size_t n = strlen(name);
-    return asprintf(&ret, "%.*s/%s%s", (int)(name[n - 1] == '/' ? n - 1 : n), name,
-                    format->set_name, is_index ? ".index.json" : "") < 0
+    return file == NULL ||
+                   asprintf(&ret, "%.*s/%s", (int)(name[n - 1] == '/' ? n - 1 : n), name, file) < 0
                ? NULL
                : ret;
 }

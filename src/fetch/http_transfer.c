@@ -400,9 +400,9 @@ static void report_refusal(struct http_transfer *transfer)
         strbuf_puts(&text, "; the URL names a directory: name a file in it");
     else if (object->repository != NULL && status == 404 &&
              http_is_missing(&object->place, &transfer->answer, transfer->held.bytes))
-        strbuf_printf(&text, "; the %s has no %s",
+        strbuf_printf(&text, "; the %s has no file of a known name, such as %s: name the file",
                       http_place_is_repository(object->repository) ? "repository" : "folder",
-                      wfs_format_list(WFS_FORMAT_PUBLISHED, " or ").text);
+                      wfs_folder_file(1));
     else
         http_hint(&text, &object->place, &transfer->answer, transfer->is_first,
                   transfer->held.bytes);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <weightfs/cleanup.h>
 
+#include "format/core/folder.h"
 #include "format/set/shard_files.h"
 
 static bool is_directory(const char *path)
@@ -45,6 +46,16 @@ char *wfs_source_file(const char *path, bool shards)
         n_wanted > 0 || asprintf(&file, "%s%s", folder, names.names[0]) < 0)
         return NULL;
     return file;
+}
+
+const char *wfs_folder_file(size_t i)
+{
+    const struct wfs_format *format;
+    for (size_t j = 0; (format = wfs_format_at(j)) != NULL; j++) {
+        if (format->is_directory && i-- == 0)
+            return format->set_name;
+    }
+    return folder_layout_file(i);
 }
 
 static const char *name_of(const char *path)

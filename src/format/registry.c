@@ -67,8 +67,6 @@ static size_t add_words(const struct wfs_format *format, enum wfs_format_words w
                         const char **list)
 {
     size_t n = 0;
-    if (words == WFS_FORMAT_PUBLISHED && format->is_published)
-        list[n++] = format->set_name;
     if (words == WFS_FORMAT_NAMES && wfs_format_can_write(format))
         list[n++] = format->name;
     const size_t n_most = format->n_usual > 0 ? format->n_usual : WORDS_MAX;

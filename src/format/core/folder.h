@@ -55,6 +55,9 @@ struct folder_layout {
 int folder_layout_find(const char *folder, const struct folder_names *names, bool is_last,
                        bool (*names_checkpoint)(const char *path), struct folder_layout *ret);
 
+/* Returns the i-th of the names of files that it takes, in their order; NULL: there are no more. */
+const char *folder_layout_file(size_t i);
+
 /*
  * Adds the folders, each with a slash, below one that have a checkpoint, n_depth folders deep at
  * most: not what is below one that has. -ENOMEM.

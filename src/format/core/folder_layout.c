@@ -112,6 +112,16 @@ static const struct known known_last[] = {
      "has a download by huggingface_hub that is not complete: download it again", NULL},
 };
 
+const char *folder_layout_file(size_t i)
+{
+    for (size_t j = 0; j < sizeof(known_first) / sizeof(*known_first); j++) {
+        const struct known *known = &known_first[j];
+        if (known->what == NULL && i-- == 0)
+            return known->mark;
+    }
+    return NULL;
+}
+
 bool folder_is_state(const char *name)
 {
     static const char *const patterns[] = {

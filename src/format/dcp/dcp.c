@@ -639,7 +639,6 @@ const struct wfs_format format_dcp = {
     .values = WFS_VALUES_ANY,
     .directory = "a distributed checkpoint of one rank",
     .is_directory = true,
-    .is_published = true,
     .limits = dcp_limits,
     .functions = &functions,
 };

@@ -258,6 +258,5 @@ const struct wfs_format format_pytorch = {
     .convention = WFS_CONVENTION_TORCH,
     .values = WFS_VALUES_ANY,
     .keeps_ties = true,
-    .is_published = true,
     .functions = &functions,
 };

@@ -666,6 +666,5 @@ const struct wfs_format format_safetensors = {
     .reserved_key = SAFETENSORS_METADATA,
     .needs_utf8 = true,
     .keeps_metadata = true,
-    .is_published = true,
     .functions = &functions,
 };

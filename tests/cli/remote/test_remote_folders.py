@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 
 import pytest
 
@@ -80,23 +81,48 @@ def test_a_folder_is_what_its_first_known_file_is(folder, serve):
     sets.write(folder / 'set', [{'a': ('U8', [1], b'1')}, {'b': ('U8', [2], b'23')}])
     one = (folder / 'one').read_bytes()
     made(folder / 'single', {'model.safetensors': one, 'other': b'x'})
+    shutil.copytree(folder / 'set', folder / 'index')
     (folder / 'set/model.safetensors').write_bytes(one)
     weightfs('convert', folder / 'one', folder / 'one.pth')
     made(folder / 'torch', {'pytorch_model.bin': (folder / 'one.pth').read_bytes()})
     server = serve(folder)
-    for name, keys in {'single': ['one'], 'set': ['a', 'b'], 'torch': ['one']}.items():
+    for name, keys in {'single': ['one'], 'set': ['one'], 'index': ['a', 'b'], 'torch': ['one']}.items():
         server.forget()
         url = server.url(folder / name) + '/'
         assert [tensor['key'] for tensor in json.loads(weightfs('ls', '--json', url).stdout)['tensors']] == keys
         assert [request.path.rsplit('/', 1)[1] for request in server.requests()][0] == '.metadata'
-    assert weightfs('cat', server.url(folder / 'set') + '/', 'b').raw == b'23'
+    assert weightfs('cat', server.url(folder / 'index') + '/', 'b').raw == b'23'
+
+
+# Of several, the libraries take the first.
+NAMES = ['model.safetensors', 'model.safetensors.index.json', 'diffusion_pytorch_model.safetensors.index.json', 'diffusion_pytorch_model.safetensors',
+         'pytorch_model.bin', 'adapter_model.safetensors', 'adapter_model.bin', 'pytorch_lora_weights.safetensors', 'open_clip_model.safetensors',
+         'open_clip_pytorch_model.bin']
+
+
+@pytest.mark.parametrize('i', range(len(NAMES)), ids=NAMES)
+def test_a_folder_is_the_same_checkpoint_by_url_and_by_path(folder, serve, i):
+    place = folder / 'place'
+    place.mkdir()
+    for name in NAMES[i:]:
+        key = name.replace('.', '_')
+        if name.endswith('.json'):
+            shard = name.removesuffix('.safetensors.index.json') + '-00001-of-00001.safetensors'
+            st.write(place / shard, {key: ('U8', [3], b'abc')})
+            (place / name).write_text(json.dumps({'weight_map': {key: shard}}))
+        else:
+            st.write(folder / 'one', {key: ('U8', [3], b'abc')})
+            weightfs('convert', '--format', 'pytorch' if name.endswith('.bin') else 'safetensors', folder / 'one', place / name)
+    (place / 'training_args.bin').write_bytes(b'x')
+    local, remote = weightfs('ls', place).stdout, weightfs('ls', serve(place).url() + '/').stdout
+    assert local == remote and local.split('\t')[0] == NAMES[i].replace('.', '_')
 
 
 def test_a_folder_with_nothing_known_is_reported(folder, serve):
     made(folder / 'empty', {'readme': b'x'})
     url = serve(folder).url(folder / 'empty') + '/'
     error = weightfs('ls', url, code=EXIT_SOURCE).error
-    assert error.startswith(url + ': ') and error.endswith('the folder has no model.safetensors, pytorch_model.bin or .metadata')
+    assert error.startswith(url + ': ') and error.endswith('the folder has no file of a known name, such as model.safetensors: name the file')
 
 
 def test_files_of_a_distributed_checkpoint_that_are_not_the_one_to_name(folder, serve):

@@ -190,7 +190,7 @@ def test_each_refusal_says_what_to_do(kind, answer, body, code, text):
 @pytest.mark.parametrize('token, options, text', [
     (None, {'token': 'hf_s3cret'}, '; the repository is private or gated, or does not exist; set HF_TOKEN'),
     ('hf_s3cretX', {'token': 'hf_s3cret'}, '; the token is not valid, or the repository does not exist; check HF_TOKEN'),
-    (None, {}, '; the repository has no model.safetensors, pytorch_model.bin or .metadata')], ids=['no token', 'wrong token', 'no model'])
+    (None, {}, '; the repository has no file of a known name, such as model.safetensors: name the file')], ids=['no token', 'wrong token', 'no model'])
 def test_a_repository_that_cannot_be_read(token, options, text):
     with BadServer(b'x', default=hub('a/b', [], **options)) as server:
         env = {'HF_ENDPOINT': server.origin, **({'HF_TOKEN': token} if token else {})}

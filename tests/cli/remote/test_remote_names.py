@@ -15,7 +15,13 @@ from wfs_testlib.served import make_certificate
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 CONTENT = random.Random(3).randbytes(5000)
 TOKEN = 'hf_s3cret'
-FILES = ['model.safetensors.index.json', 'model.safetensors', 'pytorch_model.bin.index.json', 'pytorch_model.bin']
+# In the order in which the libraries take them, as for a local folder.
+FILES = ['.metadata', 'model.safetensors', 'model.safetensors.index.json', 'diffusion_pytorch_model.safetensors.index.json',
+         'diffusion_pytorch_model.safetensors', 'pytorch_model.bin', 'pytorch_model.bin.index.json', 'diffusion_pytorch_model.bin.index.json',
+         'diffusion_pytorch_model.bin', 'adapter_model.safetensors', 'adapter_model.bin', 'adapters.safetensors', 'pytorch_lora_weights.safetensors',
+         'pytorch_lora_weights.bin', 'open_clip_model.safetensors', 'open_clip_pytorch_model.bin', 'model_optim_rng.pt', 'pytorch_model_fsdp.bin']
+
+INDEX = 'model.safetensors.index.json'
 
 
 def write(path, text):
@@ -26,7 +32,7 @@ def write(path, text):
 
 # ---- the Hub ----
 
-@pytest.mark.parametrize('i', range(4), ids=FILES)
+@pytest.mark.parametrize('i', range(len(FILES)), ids=FILES)
 def test_the_files_of_a_repository_are_tried_in_turn(i):
     with BadServer(CONTENT, default=hub('a/b.c', FILES[i:])) as server:
         got = fetch('hf://a/b.c', '5+10', env={'HF_ENDPOINT': server.origin + '/'})
@@ -38,25 +44,24 @@ def test_the_files_of_a_repository_are_tried_in_turn(i):
 def test_a_repository_without_a_model_is_an_error():
     with BadServer(CONTENT, default=hub('a/b', ['README.md'])) as server:
         got = fetch('hf://a/b', env={'HF_ENDPOINT': server.origin})
-    assert got.failures[0][0] == 'ENOENT' and 'no model.safetensors' in got.failures[0][1]
-    assert [request.path.rpartition('/')[2] for request in server.requests] == [*FILES, '.metadata']
+    assert got.failures[0][0] == 'ENOENT' and 'no file of a known name, such as model.safetensors' in got.failures[0][1]
+    assert [request.path.rpartition('/')[2] for request in server.requests] == FILES
 
 
 @pytest.mark.parametrize('name', ['hf://a/b/x/y/', 'hf://a/b@main/x/y/', 'http', 's3://bucket/x/y/'])
-@pytest.mark.parametrize('i', range(5))
+@pytest.mark.parametrize('i', range(0, len(FILES), 4))
 def test_the_files_of_a_folder_are_tried_in_turn(name, i):
-    names = ['.metadata', *FILES]
 
     def by_path(exchange):
         # S3 answers 403 for what is not there, where the list of objects is not public.
         missing = '403 Forbidden' if name.startswith('s3') else '404 Not Found'
         exchange.extra = {'X_Repo_Commit': COMMIT}
-        (honest if exchange.request.path.endswith('/x/y/' + names[i]) else lambda one: one.answer(missing, b'no'))(exchange)
+        (honest if exchange.request.path.endswith('/x/y/' + FILES[i]) else lambda one: one.answer(missing, b'no'))(exchange)
 
     with BadServer(CONTENT, default=by_path) as server:
         got = fetch(server.url('/x/y/') if name == 'http' else name, '5+10', env={'HF_ENDPOINT': server.origin, 'AWS_ENDPOINT_URL': server.origin})
-    assert got.data == CONTENT[5:15] and (name == 'http' or '/x/y/%s: 5000' % names[i] in got.opened)
-    assert [request.path.rpartition('/')[2] for request in server.requests] == names[:i + 1] + [names[i]]
+    assert got.data == CONTENT[5:15] and (name == 'http' or '/x/y/%s: 5000' % FILES[i] in got.opened)
+    assert [request.path.rpartition('/')[2] for request in server.requests] == FILES[:i + 1] + [FILES[i]]
 
 
 @pytest.mark.parametrize('path', ['/x/?a=b', '/x/#part', '/x'])
@@ -117,13 +122,13 @@ def test_a_refusal_of_the_hub_says_what_to_do(token, options, code, hint):
 
 @pytest.mark.parametrize('name, hint', [
     ('hf://a/b@old', 'the repository has no such revision'), ('hf://a/b@old/model.bin', 'the repository has no such revision'),
-    ('hf://a/c', 'the Hub has no such repository, or shows it to others only'), ('hf://a/b', 'the repository has no model.safetensors'),
-    ('hf://a/b/x/', 'the folder has no model.safetensors'), ('hf://a/b/x', 'the repository has no such file in this revision')])
+    ('hf://a/c', 'the Hub has no such repository, or shows it to others only'), ('hf://a/b', 'the repository has no file of a known name'),
+    ('hf://a/b/x/', 'the folder has no file of a known name'), ('hf://a/b/x', 'the repository has no such file in this revision')])
 def test_what_the_hub_does_not_have_is_told_apart(name, hint):
     with BadServer(CONTENT, default=hub('a/b', ['README.md'])) as server:
         got = fetch(name, env={'HF_ENDPOINT': server.origin, 'HF_TOKEN': TOKEN})
     assert got.failures[0][0] == 'ENOENT' and hint in got.failures[0][1]
-    assert len(server.requests) == (1 if 'no model.safetensors' not in hint else 5)
+    assert len(server.requests) == (len(FILES) if 'known name' in hint else 1)
 
 
 @pytest.mark.parametrize('variable', ['HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE'])
@@ -179,7 +184,7 @@ def checkpoint(folder):
         name = 'model-%05d-of-00002.safetensors' % (i + 1)
         st.write(folder / name, {'t%d.w' % i: ('U8', [1000], random.Random(i).randbytes(1000))})
         names['t%d.w' % i] = name
-    (folder / FILES[0]).write_text(json.dumps({'metadata': {}, 'weight_map': names}))
+    (folder / INDEX).write_text(json.dumps({'metadata': {}, 'weight_map': names}))
     return folder
 
 
@@ -189,9 +194,9 @@ def test_a_repository_is_a_source_of_verbs(checkpoint, monkeypatch):
         monkeypatch.setenv('HF_ENDPOINT', server.origin)
         monkeypatch.setenv('HF_TOKEN', TOKEN)
         shown = [weightfs('ls', 'hf://a/b'), weightfs('info', '--json', 'hf://a/b')]
-        assert shown[0].stdout == weightfs('ls', checkpoint / FILES[0]).stdout
+        assert shown[0].stdout == weightfs('ls', checkpoint / INDEX).stdout
         for i in range(2):
-            assert weightfs('cat', 'hf://a/b@main/' + FILES[0], 't%d.w' % i).raw == random.Random(i).randbytes(1000)
+            assert weightfs('cat', 'hf://a/b@main/' + INDEX, 't%d.w' % i).raw == random.Random(i).randbytes(1000)
         # All shards are of one commit, although the name does not say which.
         assert all(COMMIT in request.path for request in server.requests if 'model-' in request.path)
         monkeypatch.setenv('HF_TOKEN', TOKEN + '2')
