@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Right factors are decoded once for the tensor, left ones for the rows of a patch. Columns of a
- * product are done in strips that fit into the nearest cache with all rows of the right factor.
+ * What one step needs to know of the whole tensor (norms, an angle) is found once, by a survey of
+ * all rows, and kept.
  */
 #include "compute/evaluation.h"
 
@@ -13,12 +13,6 @@
 #include <string.h>
 
 #include "compute/kernel.h"
-#include "compute/shelf.h"
-
-enum {
-    STRIP = 256,         /* columns */
-    DECODE_BYTES = 65536 /* of stored elements at a time */
-};
 
 static bool is_there(const struct wfs_tensor *tensor)
 {
@@ -28,302 +22,6 @@ static bool is_there(const struct wfs_tensor *tensor)
 static uint64_t dim(const struct wfs_tensor *tensor, uint32_t i)
 {
     return tensor->shape.dims[i];
-}
-
-int work_init(struct work *work, const struct wfs_io *io, struct computation *computation,
-              size_t n_elems)
-{
-    const size_t n_bytes = n_elems * sizeof(double);
-    *work = (struct work){.io = io, .computation = computation, .n_elems = n_elems};
-    work->base = malloc(n_bytes);
-    work->term = malloc(n_bytes);
-    work->other = malloc(n_bytes);
-    work->bytes = malloc(DECODE_BYTES);
-    return work->base == NULL || work->term == NULL || work->other == NULL || work->bytes == NULL
-               ? -ENOMEM
-               : 0;
-}
-
-void work_done(struct work *work)
-{
-    free(work->base);
-    free(work->term);
-    free(work->other);
-    free(work->left);
-    free(work->bytes);
-}
-
-/* Reads n elements from number `first` on. bytes: DECODE_BYTES of scratch. */
-static int decode(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t first,
-                  size_t n, double *out, char *bytes)
-{
-    const size_t n_elem = wfs_dtype_bits((enum wfs_dtype)tensor->dtype) / 8;
-    while (n > 0) {
-        const size_t n_now = n < DECODE_BYTES / n_elem ? n : DECODE_BYTES / n_elem;
-        const ssize_t n_read =
-            wfs_tensor_read_for(io, tensor, first * n_elem, bytes, n_now * n_elem);
-        if (n_read < 0)
-            return (int)n_read;
-        if ((size_t)n_read < n_now * n_elem)
-            return -EIO;
-        const int code = wfs_dtype_decode((enum wfs_dtype)tensor->dtype, bytes, n_now, out);
-        if (code < 0)
-            return code;
-        first += n_now;
-        out += n_now;
-        n -= n_now;
-    }
-    return 0;
-}
-
-/* Where the patch begins in the whole, in elements. */
-static uint64_t start_of(const struct computation *c, const struct patch *patch)
-{
-    return patch->row * c->n_cols + patch->col;
-}
-
-static int read_base(struct work *work, const struct patch *patch, double *out)
-{
-    return decode(work->io, &work->computation->base, start_of(work->computation, patch),
-                  patch->n_rows * patch->n_cols, out, work->bytes);
-}
-
-/* ---- factors on the shelf ---- */
-
-struct filling {
-    const struct wfs_io *io;
-    const struct wfs_tensor *tensor, *core, *rank_scale;
-    uint64_t batch, n_rows, n_cols; /* of the result */
-    const struct compute_step *step;
-    const struct compute_matrix *matrix;
-};
-
-/* to[a][c][k] = sum over b of core[a][b][k] * from[b][c] */
-static void multiply_core(const struct filling *f, const double *core, const double *from,
-                          double *to)
-{
-    const uint64_t n_inner = dim(f->core, 1), n_last = dim(f->core, 2), n = f->n_cols / n_last;
-    for (uint64_t a = 0; a < f->n_rows; a++) {
-        for (uint64_t c = 0; c < n; c++) {
-            for (uint64_t k = 0; k < n_last; k++) {
-                double sum = 0;
-                for (uint64_t b = 0; b < n_inner; b++)
-                    sum = sum + core[(a * n_inner + b) * n_last + k] * from[b * n + c];
-                to[(a * n + c) * n_last + k] = sum;
-            }
-        }
-    }
-}
-
-static int fill_core(const struct filling *f, double *to, char *bytes)
-{
-    const uint64_t n_core = dim(f->core, 0) * dim(f->core, 1) * dim(f->core, 2);
-    const uint64_t n_from = dim(f->tensor, 1) * dim(f->tensor, 2);
-    autofree double *core = calloc(n_core + n_from, sizeof(*core));
-    if (core == NULL)
-        return -ENOMEM;
-    int code = decode(f->io, f->core, 0, n_core, core, bytes);
-    code = code < 0 ? code : decode(f->io, f->tensor, 0, n_from, core + n_core, bytes);
-    if (code == 0)
-        multiply_core(f, core, core + n_core, to);
-    return code;
-}
-
-static int fill_right(void *ctx, double *to)
-{
-    const struct filling *f = ctx;
-    const size_t n = (size_t)(f->n_rows * f->n_cols);
-    autofree char *bytes = malloc(DECODE_BYTES);
-    autofree double *scales = calloc(f->n_rows + 1, sizeof(*scales));
-    if (bytes == NULL || scales == NULL)
-        return -ENOMEM;
-    int code = is_there(f->core) ? fill_core(f, to, bytes)
-                                 : decode(f->io, f->tensor, f->batch * n, n, to, bytes);
-    if (code < 0 || !is_there(f->rank_scale))
-        return code;
-    code = decode(f->io, f->rank_scale, 0, (size_t)f->n_rows, scales, bytes);
-    for (uint64_t k = 0; code == 0 && k < f->n_rows; k++)
-        kernel_scale(to + k * f->n_cols, scales[k], (size_t)f->n_cols);
-    return code;
-}
-
-/* Numbers of arrays of a step. */
-enum { PART_A, PART_B, PART_ROTATIONS, PART_VECTOR, PART_ROW_SCALE, N_PARTS };
-
-static struct shelf_key key_of(const struct computation *c, const struct compute_step *step,
-                               unsigned part, uint64_t batch)
-{
-    return (struct shelf_key){c->id, (uint64_t)(step - c->steps), batch * N_PARTS + part};
-}
-
-static int take_right(struct work *work, const struct compute_step *step,
-                      const struct compute_matrix *m, uint64_t batch, const double **ret)
-{
-    struct filling f = {.io = work->io,
-                        .tensor = &m->right,
-                        .core = &m->core,
-                        .rank_scale = &m->rank_scale,
-                        .batch = batch,
-                        .n_rows = dim(&m->left, 2)};
-    f.n_cols = is_there(&m->core) ? dim(&m->right, 2) * dim(&m->core, 2) : dim(&m->right, 2);
-    const struct shelf_key key =
-        key_of(work->computation, step, m == &step->a ? PART_A : PART_B, batch);
-    return shelf_take(&key, (size_t)(f.n_rows * f.n_cols), fill_right, &f, ret);
-}
-
-static int fill_vector(void *ctx, double *to)
-{
-    const struct filling *f = ctx;
-    autofree char *bytes = malloc(DECODE_BYTES);
-    return bytes == NULL ? -ENOMEM
-                         : decode(f->io, f->tensor, 0, (size_t)dim(f->tensor, 0), to, bytes);
-}
-
-static int take_vector(struct work *work, const struct compute_step *step, unsigned part,
-                       const struct wfs_tensor *tensor, const double **ret)
-{
-    const struct shelf_key key = key_of(work->computation, step, part, 0);
-    struct filling f = {.io = work->io, .tensor = tensor};
-    return shelf_take(&key, (size_t)dim(tensor, 0), fill_vector, &f, ret);
-}
-
-/* ---- products ---- */
-
-static int read_left(struct work *work, const struct compute_matrix *m, uint64_t row, size_t n_rows)
-{
-    const size_t n = n_rows * (size_t)dim(&m->left, 2);
-    if (n > work->n_left) {
-        free(work->left);
-        work->n_left = 0;
-        work->left = malloc(n * sizeof(*work->left));
-        if (work->left == NULL)
-            return -ENOMEM;
-        work->n_left = n;
-    }
-    return decode(work->io, &m->left, row * dim(&m->left, 2), n, work->left, work->bytes);
-}
-
-static int scale_rows(struct work *work, const struct compute_step *step,
-                      const struct compute_matrix *m, const struct patch *patch, double *to)
-{
-    const double *scales = NULL;
-    const int code = take_vector(work, step, PART_ROW_SCALE, &m->row_scale, &scales);
-    for (size_t i = 0; code == 0 && i < patch->n_rows; i++)
-        kernel_scale(to + i * patch->n_cols, scales[patch->row + i], patch->n_cols);
-    shelf_give_back(scales);
-    return code;
-}
-
-static int multiply(struct work *work, const struct compute_step *step,
-                    const struct compute_matrix *m, const struct patch *patch, double *to)
-{
-    const size_t n_rank = (size_t)dim(&m->left, 2);
-    const size_t n_step = (size_t)work->computation->n_cols;
-    const double *right = NULL;
-    int code = read_left(work, m, patch->row, patch->n_rows);
-    if (code == 0)
-        code = take_right(work, step, m, patch->row / work->computation->n_rows, &right);
-    for (size_t col = 0; code == 0 && col < patch->n_cols; col += STRIP) {
-        const size_t n = patch->n_cols - col < STRIP ? patch->n_cols - col : STRIP;
-        for (size_t i = 0; i < patch->n_rows; i++)
-            kernel_multiply(work->left + i * n_rank, n_rank, right + patch->col + col, n_step, n,
-                            to + i * patch->n_cols + col);
-    }
-    shelf_give_back(right);
-    if (code == 0 && is_there(&m->row_scale))
-        code = scale_rows(work, step, m, patch, to);
-    return code;
-}
-
-/* Computes what the patch has of the matrix. */
-static int read_matrix(struct work *work, const struct compute_step *step,
-                       const struct compute_matrix *m, const struct patch *patch, double *to)
-{
-    if (is_there(&m->right))
-        return multiply(work, step, m, patch, to);
-    return decode(work->io, &m->left, start_of(work->computation, patch),
-                  patch->n_rows * patch->n_cols, to, work->bytes);
-}
-
-/* A whole small matrix: of a Kronecker product. */
-static int fill_whole(void *ctx, double *to)
-{
-    const struct filling *f = ctx;
-    const struct compute_matrix *m = f->matrix;
-    const uint64_t n_rows = dim(&m->left, 1), n_rank = dim(&m->left, 2);
-    autofree char *bytes = malloc(DECODE_BYTES);
-    if (bytes == NULL)
-        return -ENOMEM;
-    if (!is_there(&m->right))
-        return decode(f->io, &m->left, 0, (size_t)(n_rows * n_rank), to, bytes);
-    struct filling right_of = {.io = f->io,
-                               .tensor = &m->right,
-                               .core = &m->core,
-                               .rank_scale = &m->rank_scale,
-                               .n_rows = n_rank};
-    right_of.n_cols = is_there(&m->core) ? dim(&m->right, 2) * dim(&m->core, 2) : dim(&m->right, 2);
-    autofree double *left = calloc(n_rows * n_rank + n_rank * right_of.n_cols, sizeof(*left));
-    if (left == NULL)
-        return -ENOMEM;
-    double *right = left + n_rows * n_rank;
-    int code = decode(f->io, &m->left, 0, (size_t)(n_rows * n_rank), left, bytes);
-    code = code < 0 ? code : fill_right(&right_of, right);
-    for (uint64_t i = 0; code == 0 && i < n_rows; i++)
-        kernel_multiply(left + i * n_rank, (size_t)n_rank, right, (size_t)right_of.n_cols,
-                        (size_t)right_of.n_cols, to + i * right_of.n_cols);
-    return code;
-}
-
-static uint64_t cols_of(const struct compute_matrix *m)
-{
-    if (!is_there(&m->right))
-        return dim(&m->left, 2);
-    return dim(&m->right, 2) * (is_there(&m->core) ? dim(&m->core, 2) : 1);
-}
-
-static int take_whole(struct work *work, const struct compute_step *step,
-                      const struct compute_matrix *m, const double **ret)
-{
-    const struct shelf_key key =
-        key_of(work->computation, step, m == &step->a ? PART_A : PART_B, 0);
-    struct filling f = {.io = work->io, .matrix = m};
-    return shelf_take(&key, (size_t)(dim(&m->left, 1) * cols_of(m)), fill_whole, &f, ret);
-}
-
-static int multiply_kronecker(struct work *work, const struct compute_step *step,
-                              const struct patch *patch, double *to)
-{
-    const uint64_t n_rows = dim(&step->b.left, 1), n_cols = cols_of(&step->b);
-    const uint64_t n_outer = cols_of(&step->a);
-    const double *a = NULL, *b = NULL;
-    int code = take_whole(work, step, &step->a, &a);
-    code = code < 0 ? code : take_whole(work, step, &step->b, &b);
-    for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
-        const uint64_t row = patch->row + i;
-        const double *a_row = a + row / n_rows * n_outer, *b_row = b + row % n_rows * n_cols;
-        for (size_t j = 0; j < patch->n_cols; j++) {
-            const uint64_t col = patch->col + j;
-            to[i * patch->n_cols + j] = a_row[col / n_cols] * b_row[col % n_cols];
-        }
-    }
-    shelf_give_back(a);
-    shelf_give_back(b);
-    return code;
-}
-
-/* Computes what a step adds, without its scale. */
-static int find_term(struct work *work, const struct compute_step *step, const struct patch *patch,
-                     double *to)
-{
-    if (step->kind == COMPUTE_KRONECKER)
-        return multiply_kronecker(work, step, patch, to);
-    int code = read_matrix(work, step, &step->a, patch, to);
-    if (code < 0 || step->kind != COMPUTE_PRODUCT)
-        return code;
-    code = read_matrix(work, step, &step->b, patch, work->other);
-    if (code == 0)
-        kernel_product(to, work->other, patch->n_rows * patch->n_cols);
-    return code;
 }
 
 /* ---- what is known of the whole tensor ---- */
@@ -360,8 +58,9 @@ static struct patch piece_of(const struct computation *c, uint64_t row, uint64_t
 /* base + scale * term */
 static int survey_piece(struct survey *survey, const struct patch *patch)
 {
-    int code = read_base(&survey->work, patch, survey->values);
-    code = code < 0 ? code : find_term(&survey->work, survey->step, patch, survey->work.term);
+    int code = factors_read_base(&survey->work, patch, survey->values);
+    code =
+        code < 0 ? code : factors_find_term(&survey->work, survey->step, patch, survey->work.term);
     if (code == 0)
         kernel_add(survey->values, survey->step->scale, survey->work.term, patch->n_cols);
     return code;
@@ -456,9 +155,10 @@ static int find_weights(struct work *work, const struct compute_step *step,
     for (uint64_t row = 0; code == 0 && row < c->n_rows * c->n_batches; row++) {
         for (uint64_t col = 0; code == 0 && col < c->n_cols;) {
             const struct patch patch = piece_of(c, row, col);
-            code = read_base(&survey.work, &patch, survey.values);
+            code = factors_read_base(&survey.work, &patch, survey.values);
             code = code < 0 ? code
-                            : read_matrix(&survey.work, step, &step->a, &patch, survey.work.term);
+                            : factors_read_matrix(&survey.work, step, &step->a, &patch,
+                                                  survey.work.term);
             for (size_t i = 0; code == 0 && i < patch.n_cols; i++) {
                 base = base + survey.values[i] * survey.values[i];
                 other = other + survey.work.term[i] * survey.work.term[i];
@@ -505,7 +205,7 @@ static int normalise(struct work *work, const struct compute_step *step, const s
     const double *vector = NULL;
     int code = step->is_by_column ? find_once(work, step, found, find_column_norms)
                                   : find_row_norms(work, step, found, patch);
-    code = code < 0 ? code : take_vector(work, step, PART_VECTOR, &step->vector, &vector);
+    code = code < 0 ? code : factors_take_vector(work, step, &vector);
     for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
         for (size_t j = 0; j < patch->n_cols; j++) {
             const uint64_t at = step->is_by_column ? (patch->col + j) / n_each : patch->row + i;
@@ -522,7 +222,7 @@ static int normalise(struct work *work, const struct compute_step *step, const s
 static int add_term(struct work *work, const struct compute_step *step, const struct patch *patch,
                     double *v)
 {
-    const int code = find_term(work, step, patch, work->term);
+    const int code = factors_find_term(work, step, patch, work->term);
     if (code < 0)
         return code;
     kernel_add(v, step->scale, work->term, patch->n_rows * patch->n_cols);
@@ -532,7 +232,7 @@ static int add_term(struct work *work, const struct compute_step *step, const st
 static int move_towards(struct work *work, const struct compute_step *step,
                         const struct patch *patch, double *v)
 {
-    const int code = read_matrix(work, step, &step->a, patch, work->term);
+    const int code = factors_read_matrix(work, step, &step->a, patch, work->term);
     if (code == 0)
         kernel_towards(v, step->scale, work->term, work->base, patch->n_rows * patch->n_cols);
     return code;
@@ -544,7 +244,7 @@ static int multiply_vector(struct work *work, const struct compute_step *step,
     const uint64_t n_each =
         step->is_by_column ? work->computation->n_cols / dim(&step->vector, 0) : 0;
     const double *vector = NULL;
-    const int code = take_vector(work, step, PART_VECTOR, &step->vector, &vector);
+    const int code = factors_take_vector(work, step, &vector);
     for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
         if (!step->is_by_column)
             kernel_scale(v + i * patch->n_cols, vector[patch->row + i], patch->n_cols);
@@ -562,7 +262,7 @@ static int replace_rows(struct work *work, const struct compute_step *step,
     for (size_t k = 0; k < step->n_rows; k++) {
         if (step->rows[k] < patch->row || step->rows[k] >= patch->row + patch->n_rows)
             continue;
-        const int code = decode(
+        const int code = factors_decode(
             work->io, &step->a.left, k * work->computation->n_cols + patch->col, patch->n_cols,
             v + (size_t)(step->rows[k] - patch->row) * patch->n_cols, work->bytes);
         if (code < 0)
@@ -582,7 +282,7 @@ static int look_up(struct work *work, const struct compute_step *step, const str
 {
     const double n = (double)dim(&step->vector, 0);
     const double *table = NULL;
-    const int code = take_vector(work, step, PART_VECTOR, &step->vector, &table);
+    const int code = factors_take_vector(work, step, &table);
     for (size_t i = 0; i < patch->n_rows * patch->n_cols && code == 0; i++)
         v[i] = v[i] >= 0 && v[i] < n ? table[(size_t)v[i]] : NAN;
     shelf_give_back(table);
@@ -619,8 +319,7 @@ static int do_grid(struct work *work, const struct compute_step *step, const str
     const uint64_t last = (patch->col + patch->n_cols - 1) / step->n_block_cols;
     const double *numbers = NULL;
     uint64_t known = UINT64_MAX;
-    int code =
-        is_there(&step->vector) ? take_vector(work, step, PART_VECTOR, &step->vector, &numbers) : 0;
+    int code = is_there(&step->vector) ? factors_take_vector(work, step, &numbers) : 0;
     for (size_t i = 0; i < patch->n_rows && code == 0; i++) {
         double row = (double)((patch->row + i) / step->n_block_rows);
         if (numbers != NULL)
@@ -630,8 +329,8 @@ static int do_grid(struct work *work, const struct compute_step *step, const str
             break;
         }
         if ((uint64_t)row != known)
-            code = decode(work->io, &step->a.left, (uint64_t)row * n_grid + first,
-                          (size_t)(last - first) + 1, work->other, work->bytes);
+            code = factors_decode(work->io, &step->a.left, (uint64_t)row * n_grid + first,
+                                  (size_t)(last - first) + 1, work->other, work->bytes);
         known = (uint64_t)row;
         if (code == 0)
             do_grid_row(step, patch, work->other, v + i * patch->n_cols);
@@ -646,7 +345,7 @@ static int mix_arc(struct work *work, const struct compute_step *step, const str
 {
     struct findings_of_step *found = &work->computation->found[step - work->computation->steps];
     int code = find_once(work, step, found, find_weights);
-    code = code < 0 ? code : read_matrix(work, step, &step->a, patch, work->term);
+    code = code < 0 ? code : factors_read_matrix(work, step, &step->a, patch, work->term);
     if (code == 0) {
         kernel_scale(v, found->weights[0], patch->n_rows * patch->n_cols);
         kernel_add(v, found->weights[1], work->term, patch->n_rows * patch->n_cols);
@@ -710,10 +409,15 @@ static void solve_cayley(const double *q, size_t n, double *matrix, double *to)
     }
 }
 
+struct rotating {
+    const struct wfs_io *io;
+    const struct compute_step *step;
+};
+
 static int fill_rotations(void *ctx, double *to)
 {
-    const struct filling *f = ctx;
-    const struct compute_step *step = f->step;
+    const struct rotating *r = ctx;
+    const struct compute_step *step = r->step;
     const size_t n = (size_t)step->n_block, n_upper = n * (n - 1) / 2;
     const uint64_t n_blocks = dim(&step->a.left, 1);
     autofree char *bytes = malloc(DECODE_BYTES);
@@ -723,7 +427,7 @@ static int fill_rotations(void *ctx, double *to)
         return -ENOMEM;
     double *upper = room + 2 * n * n;
     for (uint64_t b = 0; b < n_blocks; b++) {
-        const int code = decode(f->io, &step->a.left, b * n_upper, n_upper, upper, bytes);
+        const int code = factors_decode(r->io, &step->a.left, b * n_upper, n_upper, upper, bytes);
         if (code < 0)
             return code;
         for (size_t i = 0, k = 0; i < n; i++) {
@@ -745,10 +449,10 @@ static int rotate(struct work *work, const struct compute_step *step, const stru
 {
     const size_t n = (size_t)step->n_block;
     const uint64_t n_blocks = dim(&step->a.left, 1);
-    const struct shelf_key key = key_of(work->computation, step, PART_ROTATIONS, 0);
+    const struct shelf_key key = factors_key_of_rotations(work->computation, step);
     const double *rotations = NULL;
-    struct filling f = {.io = work->io, .step = step};
-    const int code = shelf_take(&key, (size_t)(n_blocks * n * n), fill_rotations, &f, &rotations);
+    struct rotating rotating = {work->io, step};
+    const int code = shelf_take(&key, (size_t)(n_blocks * n * n), fill_rotations, &rotating, &rotations);
     for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
         double *row = v + i * patch->n_cols;
         memcpy(work->term, row, patch->n_cols * sizeof(*row));
@@ -805,7 +509,7 @@ static int do_step(struct work *work, const struct compute_step *step, const str
 int evaluate(struct work *work, const struct patch *patch, double *out)
 {
     const struct computation *c = work->computation;
-    int code = read_base(work, patch, out);
+    int code = factors_read_base(work, patch, out);
     if (code == 0 && c->needs_base)
         memcpy(work->base, out, patch->n_rows * patch->n_cols * sizeof(*out));
     for (size_t i = 0; code == 0 && i < c->n_steps; i++)
