@@ -6,7 +6,7 @@ import numpy
 
 from wfs_testlib import st
 
-TYPES = {'F64': '<f8', 'F32': '<f4', 'F16': '<f2', 'BF16': '<u2'}
+TYPES = {'I64': '<i8', 'F64': '<f8', 'F32': '<f4', 'F16': '<f2', 'BF16': '<u2'}
 DIGITS = {'F32': (24, -149, 127), 'F16': (11, -24, 15), 'BF16': (8, -133, 127)}
 
 
