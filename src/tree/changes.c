@@ -378,7 +378,11 @@ static int look_at(struct list *list, uint32_t id)
     const uint32_t exchanged = find_exchanged(list, id);
     const uint32_t current = exchanged != 0 ? exchanged : changes->current[id];
     const bool is_dir = was->node->kind == NODE_DIR;
-    const uint32_t now = current != 0 || is_dir ? current : find_heir(list, id);
+    const uint32_t found = current != 0 || is_dir ? current : find_heir(list, id);
+    /* What is scratch is not committed, and its removal not an edit. */
+    const bool is_left =
+        found != 0 && was->node->kind != NODE_METADATA && entry_is_scratch(changes->tree, found);
+    const uint32_t now = is_left ? 0 : found;
     autostrbuf struct strbuf before = {0}, path = {0};
     entry_path(changes->loaded, id, &before);
     if (now != 0)

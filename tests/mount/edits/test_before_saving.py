@@ -77,6 +77,19 @@ def test_a_file_with_the_name_of_a_directory_is_added(mount, small, folder):
     assert listed(mnt) == ['renamed   a -> z', 'renamed   step -> a']
 
 
+def test_what_is_renamed_to_a_scratch_file_is_removed(mount, small, folder):
+    """As a commit has it; the list does not change when the scratch file goes."""
+    mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'step', mnt / 'a/.step')
+    assert listed(mnt) == ['removed   step: I64 [], 8 bytes']
+    os.unlink(mnt / 'a/.step')
+    assert listed(mnt) == ['removed   step: I64 [], 8 bytes']
+    os.rename(mnt / 'a/b', mnt / '.b')
+    assert listed(mnt) == ['removed   a/b/bias: F32 [3], 12 bytes', 'removed   a/b/weight: F32 [2, 3], 24 bytes', 'removed   step: I64 [], 8 bytes']
+    os.rename(mnt / '.b', mnt / 'c')
+    assert listed(mnt) == ['removed   step: I64 [], 8 bytes', 'renamed   a/b -> c']
+
+
 def test_what_was_exchanged_is_renamed(mount, small, folder):
     """In a ring of three, with an edit of one and another name of another."""
     mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
