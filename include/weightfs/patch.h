@@ -52,10 +52,10 @@ int wfs_patch_each(const struct wfs_patch *patch, int (*visit)(void *ctx, const 
 /* Each fails with -ENOKEY for a key that the checkpoint lacks, -EEXIST for one that was edited in a
  * way that excludes this edit, -EINVAL for a wrong value, -ENOMEM. Texts are copied. */
 
-int wfs_patch_remove(struct wfs_patch *patch, const struct wfs_catalog *of, size_t i,
+/* Removes the tensor and the value with the key, which may be removed already. 1; 0: there is
+ * neither. */
+int wfs_patch_remove(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
                      struct wfs_error *err);
-int wfs_patch_remove_value(struct wfs_patch *patch, const struct wfs_catalog *of, size_t i,
-                           struct wfs_error *err);
 
 /*
  * Adds a tensor, or replaces the content, dtype and shape of one that exists, by those of a .npy

@@ -328,14 +328,21 @@ static enum exit_code remove_matches(struct editing *editing, const struct args_
     cleanup(glob_done) struct glob glob = glob_of(given->value);
     const struct wfs_catalog *of = editing->of;
     struct wfs_error err = {0};
-    int code = 0;
+    int code = strpbrk(given->value, "*?[\\") == NULL
+                   ? wfs_patch_remove(editing->patch, of, given->value, &err)
+                   : 0;
+    glob.has_matched = code > 0;
     for (size_t i = 0; i < wfs_catalog_n_tensors(of) && code == 0; i++) {
-        if (glob_matches(&glob, wfs_catalog_tensor(of, i)->key))
-            code = wfs_patch_remove(editing->patch, of, i, &err);
+        const char *key = wfs_catalog_tensor(of, i)->key;
+        if (glob_matches(&glob, key) &&
+            (code = wfs_patch_remove(editing->patch, of, key, &err)) > 0)
+            code = 0;
     }
     for (size_t i = 0; i < wfs_catalog_n_values(of) && code == 0; i++) {
-        if (glob_matches(&glob, wfs_catalog_value_name(of, i)))
-            code = wfs_patch_remove_value(editing->patch, of, i, &err);
+        const char *key = wfs_catalog_value_name(of, i);
+        if (glob_matches(&glob, key) &&
+            (code = wfs_patch_remove(editing->patch, of, key, &err)) > 0)
+            code = 0;
     }
     if (code < 0)
         return fail_edit(editing, NULL, &err);

@@ -28,6 +28,19 @@ int wfs_patch_new(struct wfs_patch **out)
     return 0;
 }
 
+static void requests_free(struct patch_requests *requests)
+{
+    if (requests == NULL)
+        return;
+    for (unsigned kind = 0; kind < PATCH_N_KINDS; kind++) {
+        patch_keys_done(&requests->keys[kind]);
+        text_index_done(&requests->edited[kind]);
+    }
+    meta_index_done(&requests->metas);
+    text_index_done(&requests->edited_metas);
+    free(requests);
+}
+
 void wfs_patch_free(struct wfs_patch *patch)
 {
     if (patch == NULL)
@@ -35,6 +48,7 @@ void wfs_patch_free(struct wfs_patch *patch)
     for (unsigned kind = 0; kind < PATCH_N_KINDS; kind++)
         free(patch->edits[kind].items);
     free(patch->metas);
+    requests_free(patch->requests);
     wfs_catalog_free(patch->contents);
     free(patch);
 }
@@ -274,7 +288,7 @@ int meta_index_init(struct meta_index *index, const struct wfs_text *list)
     return 0;
 }
 
-static const struct wfs_text *meta_index_find(const struct meta_index *index, const char *name)
+const struct wfs_text *meta_index_find(const struct meta_index *index, const char *name)
 {
     const uint32_t i = text_index_find(&index->names, name, strlen(name));
     return i == TEXT_INDEX_NONE ? NULL : index->texts[i];

@@ -77,6 +77,7 @@ struct wfs_patch {
     size_t n_metas, n_meta_room;
     struct wfs_catalog *contents; /* the new contents as tensors; values as bytes */
     struct wfs_access access;
+    struct patch_requests *requests; /* by which edits are asked for one by one; NULL: none were */
 };
 
 /* Adds a zeroed edit; NULL when out of memory. */
@@ -132,6 +133,18 @@ struct meta_index {
 /* -ENOMEM; meta_index_done is due in any case. */
 int meta_index_init(struct meta_index *index, const struct wfs_text *list);
 void meta_index_done(struct meta_index *index);
+
+/* NULL: the list does not have it. */
+const struct wfs_text *meta_index_find(const struct meta_index *index, const char *name);
+
+/* What was asked for, and what there is to edit, by name: there may be very many of both. */
+struct patch_requests {
+    const struct wfs_catalog *of;
+    struct patch_keys keys[PATCH_N_KINDS];
+    struct meta_index metas;
+    struct text_index edited[PATCH_N_KINDS]; /* in the order of the edits */
+    struct text_index edited_metas;
+};
 
 /* Adds edits of metadata: those that lead from one list to the other, with its order or just its
  * texts. -ENOMEM. */

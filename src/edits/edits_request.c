@@ -10,6 +10,7 @@
 #include "tensor/npy.h"
 #include "tensor/tensor.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +20,37 @@ static const char *copy_text(struct wfs_patch *patch, const char *text)
     return arena_copy(&patch->contents->arena, text, strlen(text));
 }
 
+/* All requests of a patch are of one checkpoint, which is indexed for the first one. -ENOMEM. */
+static int begin(struct wfs_patch *patch, const struct wfs_catalog *of, struct wfs_error *err)
+{
+    if (patch->requests != NULL) {
+        assert(patch->requests->of == of);
+        return 0;
+    }
+    struct patch_requests *requests = calloc(1, sizeof(*requests));
+    if (requests == NULL)
+        return wfs_fail_memory(err);
+    requests->of = of;
+    patch->requests = requests;
+    int code = meta_index_init(&requests->metas, wfs_catalog_meta(of));
+    for (unsigned kind = 0; kind < PATCH_N_KINDS && code == 0; kind++)
+        code = patch_keys_init(&requests->keys[kind], of, kind == PATCH_VALUES);
+    return code < 0 ? wfs_fail_memory(err) : 0;
+}
+
+/* Returns the tensor of the checkpoint with the key; NULL: none. */
+static const struct wfs_tensor *find_tensor(const struct wfs_patch *patch, const char *key)
+{
+    const struct patch_keys *keys = &patch->requests->keys[PATCH_TENSORS];
+    const size_t i = patch_keys_find(keys, key);
+    return i == SIZE_MAX ? NULL : wfs_catalog_tensor(keys->catalog, i);
+}
+
 /* Returns the edit that has the key as its result, or that is of what has it; NULL: none. */
 static struct patch_edit *find_edit(struct wfs_patch *patch, unsigned kind, const char *key)
 {
-    struct patch_edits *edits = &patch->edits[kind];
-    for (size_t i = 0; i < edits->n_items; i++) {
-        struct patch_edit *edit = &edits->items[i];
-        if ((edit->to != NULL && strcmp(edit->to, key) == 0) ||
-            (edit->to == NULL && strcmp(edit->from, key) == 0))
-            return edit;
-    }
-    return NULL;
+    const uint32_t i = text_index_find(&patch->requests->edited[kind], key, strlen(key));
+    return i == TEXT_INDEX_NONE ? NULL : &patch->edits[kind].items[i];
 }
 
 /* Adds an edit that makes `to` of `from`. NULL, and a message, when out of memory. */
@@ -39,7 +60,12 @@ static struct patch_edit *add_edit(struct wfs_patch *patch, unsigned kind, const
     const char *from_copy = from == NULL ? NULL : copy_text(patch, from);
     const char *to_copy = to == NULL ? NULL : copy_text(patch, to);
     const bool has_memory = (from == NULL || from_copy != NULL) && (to == NULL || to_copy != NULL);
-    struct patch_edit *edit = has_memory ? patch_add(patch, kind) : NULL;
+    const char *key = to_copy != NULL ? to_copy : from_copy;
+    uint32_t number;
+    struct patch_edit *edit =
+        has_memory && text_index_add(&patch->requests->edited[kind], key, strlen(key), &number) == 0
+            ? patch_add(patch, kind)
+            : NULL;
     if (edit == NULL) {
         wfs_fail_memory(err);
         return NULL;
@@ -61,27 +87,22 @@ static int fail_missing(const char *what, const char *key, struct wfs_error *err
 
 /* ---- removing ---- */
 
-/* What is matched by two patterns is removed once. */
-static int remove_key(struct wfs_patch *patch, unsigned kind, const char *key,
-                      struct wfs_error *err)
-{
-    const struct patch_edits *edits = &patch->edits[kind];
-    const struct patch_edit *last = edits->n_items > 0 ? &edits->items[edits->n_items - 1] : NULL;
-    if (last != NULL && last->to == NULL && strcmp(last->from, key) == 0)
-        return 0;
-    return add_edit(patch, kind, key, NULL, err) == NULL ? -ENOMEM : 0;
-}
-
-int wfs_patch_remove(struct wfs_patch *patch, const struct wfs_catalog *of, size_t i,
+int wfs_patch_remove(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
                      struct wfs_error *err)
 {
-    return remove_key(patch, PATCH_TENSORS, wfs_catalog_tensor(of, i)->key, err);
-}
-
-int wfs_patch_remove_value(struct wfs_patch *patch, const struct wfs_catalog *of, size_t i,
-                           struct wfs_error *err)
-{
-    return remove_key(patch, PATCH_VALUES, wfs_catalog_value_name(of, i), err);
+    int code = begin(patch, of, err);
+    bool is_found = false;
+    for (unsigned kind = 0; kind < PATCH_N_KINDS && code == 0; kind++) {
+        if (patch_keys_find(&patch->requests->keys[kind], key) == SIZE_MAX)
+            continue;
+        is_found = true;
+        const struct patch_edit *edit = find_edit(patch, kind, key);
+        if (edit != NULL && edit->to != NULL)
+            code = fail_twice(key, err);
+        else if (edit == NULL && add_edit(patch, kind, key, NULL, err) == NULL)
+            code = -ENOMEM;
+    }
+    return code < 0 ? code : is_found;
 }
 
 /* ---- .npy files ---- */
@@ -191,7 +212,9 @@ static int put_npy(struct wfs_patch *patch, const struct wfs_tensor *base, const
 int wfs_patch_add_npy(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
                       const char *path, struct wfs_error *err)
 {
-    if (wfs_catalog_find(of, key) != NULL)
+    if (begin(patch, of, err) < 0)
+        return -ENOMEM;
+    if (find_tensor(patch, key) != NULL)
         return wfs_fail(err, EEXIST, "tensor '%s' exists: it can be replaced, but not added",
                         wfs_quote(key).text);
     return put_npy(patch, NULL, key, path, err);
@@ -200,20 +223,22 @@ int wfs_patch_add_npy(struct wfs_patch *patch, const struct wfs_catalog *of, con
 int wfs_patch_replace_npy(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
                           const char *path, struct wfs_error *err)
 {
-    const struct wfs_tensor *base = wfs_catalog_find(of, key);
+    if (begin(patch, of, err) < 0)
+        return -ENOMEM;
+    const struct wfs_tensor *base = find_tensor(patch, key);
     return base == NULL ? fail_missing("tensor", key, err) : put_npy(patch, base, key, path, err);
 }
 
 /* ---- descriptions ---- */
 
 /* Finds or makes the edit that a tensor is described by. */
-static int find_described(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
-                          struct patch_edit **ret, struct wfs_error *err)
+static int find_described(struct wfs_patch *patch, const char *key, struct patch_edit **ret,
+                          struct wfs_error *err)
 {
     struct patch_edit *edit = find_edit(patch, PATCH_TENSORS, key);
     if (edit != NULL && edit->to == NULL)
         return fail_twice(key, err);
-    if (edit == NULL && wfs_catalog_find(of, key) == NULL)
+    if (edit == NULL && find_tensor(patch, key) == NULL)
         return fail_missing("tensor", key, err);
     *ret = edit != NULL ? edit : add_edit(patch, PATCH_TENSORS, key, key, err);
     return *ret == NULL ? -ENOMEM : 0;
@@ -276,7 +301,9 @@ int wfs_patch_set(struct wfs_patch *patch, const struct wfs_catalog *of, const c
                   const char *name, const char *value, struct wfs_error *err)
 {
     struct patch_edit *edit = NULL;
-    const int code = find_described(patch, of, key, &edit, err);
+    int code = begin(patch, of, err);
+    if (code == 0)
+        code = find_described(patch, key, &edit, err);
     if (code < 0)
         return code;
     if (strcmp(name, "dtype") == 0)
@@ -292,24 +319,17 @@ int wfs_patch_set(struct wfs_patch *patch, const struct wfs_catalog *of, const c
 
 /* ---- values and metadata ---- */
 
-static bool has_value(const struct wfs_catalog *of, const char *name)
-{
-    for (size_t i = 0; i < wfs_catalog_n_values(of); i++) {
-        if (strcmp(wfs_catalog_value_name(of, i), name) == 0)
-            return true;
-    }
-    return false;
-}
-
 int wfs_patch_set_value(struct wfs_patch *patch, const struct wfs_catalog *of, const char *name,
                         const char *json, struct wfs_error *err)
 {
     struct source *source;
     const char *text = copy_text(patch, json);
+    if (begin(patch, of, err) < 0)
+        return -ENOMEM;
     if (find_edit(patch, PATCH_VALUES, name) != NULL)
         return fail_twice(name, err);
-    struct patch_edit *edit =
-        add_edit(patch, PATCH_VALUES, has_value(of, name) ? name : NULL, name, err);
+    const bool exists = patch_keys_find(&patch->requests->keys[PATCH_VALUES], name) != SIZE_MAX;
+    struct patch_edit *edit = add_edit(patch, PATCH_VALUES, exists ? name : NULL, name, err);
     if (text == NULL || edit == NULL ||
         source_new_memory("a value", text, strlen(text), &source) < 0 ||
         patch_add_bytes(patch, source, &edit->content) < 0)
@@ -320,11 +340,13 @@ int wfs_patch_set_value(struct wfs_patch *patch, const struct wfs_catalog *of, c
 int wfs_patch_set_metadata(struct wfs_patch *patch, const struct wfs_catalog *of, const char *name,
                            const char *value, struct wfs_error *err)
 {
-    const struct wfs_text *was = text_find(wfs_catalog_meta(of), name);
-    for (size_t i = 0; i < patch->n_metas; i++) {
-        if (strcmp(patch->metas[i].name, name) == 0)
-            return fail_twice(name, err);
-    }
+    if (begin(patch, of, err) < 0)
+        return -ENOMEM;
+    struct patch_requests *requests = patch->requests;
+    const struct wfs_text *was = meta_index_find(&requests->metas, name);
+    uint32_t number;
+    if (text_index_find(&requests->edited_metas, name, strlen(name)) != TEXT_INDEX_NONE)
+        return fail_twice(name, err);
     if (value == NULL && was == NULL)
         return fail_missing("metadata", name, err);
     struct patch_meta *meta = patch_add_meta(patch);
@@ -335,5 +357,8 @@ int wfs_patch_set_metadata(struct wfs_patch *patch, const struct wfs_catalog *of
     meta->n_was = was == NULL ? 0 : was->n_bytes;
     meta->value = value == NULL ? NULL : copy_text(patch, value);
     meta->n_value = value == NULL ? 0 : strlen(value);
-    return meta->name == NULL || (value != NULL && meta->value == NULL) ? wfs_fail_memory(err) : 0;
+    return meta->name == NULL || (value != NULL && meta->value == NULL) ||
+                   text_index_add(&requests->edited_metas, meta->name, strlen(name), &number) < 0
+               ? wfs_fail_memory(err)
+               : 0;
 }
