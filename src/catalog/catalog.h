@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/limits.h"
 #include "base/source.h"
+#include "base/text_index.h"
 #include "value/value.h"
 
 /*
@@ -183,6 +184,13 @@ int catalog_add_value(struct wfs_catalog *catalog, const char *name, uint32_t id
 
 /* Writes a value of the graph as JSON, as wfs_catalog_value_text. */
 int catalog_value_text(const struct wfs_catalog *catalog, uint32_t id, char **out, size_t *ret_n);
+
+/* Indexes the names of values in their order, up to one that occurs twice. -ENOMEM. */
+int catalog_index_values(const struct wfs_catalog *catalog, struct text_index *ret);
+
+/* As wfs_catalog_config, with an index of the names: for many keys. */
+int catalog_config_by(const struct wfs_catalog *catalog, const struct text_index *names,
+                      const char *key, char **out, size_t *ret_n, struct wfs_error *err);
 
 /* Makes room for n places in all, in a catalog that is being loaded. -ENOMEM. */
 int catalog_reserve_places(struct wfs_catalog *catalog, uint32_t n);

@@ -388,6 +388,26 @@ int wfs_catalog_config(const struct wfs_catalog *catalog, const char *key, char 
     return code < 0 ? wfs_fail(err, -code, "cannot read the bytes of a value") : 0;
 }
 
+int catalog_index_values(const struct wfs_catalog *catalog, struct text_index *ret)
+{
+    uint32_t number;
+    int code = text_index_reserve(ret, catalog->values.n);
+    for (size_t i = 0; i < catalog->values.n && code == 0 && ret->n_texts == i; i++)
+        code = text_index_add(ret, catalog->values.list[i].name,
+                              strlen(catalog->values.list[i].name), &number);
+    return code;
+}
+
+int catalog_config_by(const struct wfs_catalog *catalog, const struct text_index *names,
+                      const char *key, char **out, size_t *ret_n, struct wfs_error *err)
+{
+    const uint32_t i = text_index_find(names, key, strlen(key));
+    if (i == TEXT_INDEX_NONE)
+        return wfs_catalog_config(catalog, key, out, ret_n, err);
+    const int code = wfs_catalog_value_text(catalog, i, out, ret_n);
+    return code == -ENOMEM ? wfs_fail_memory(err) : code;
+}
+
 /* ---- the digest of what a catalog says ---- */
 
 static void cleanup_hasher(struct hasher **hasher)

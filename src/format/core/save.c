@@ -168,7 +168,8 @@ int readback_compare_bytes(const struct wfs_layout *layout, const struct wfs_sav
 }
 
 /* Compares one value as JSON text. A new one may have become part of a larger one. */
-static int compare_value(const struct readback *readback, size_t i, const struct wfs_catalog *found)
+static int compare_value(const struct readback *readback, size_t i, const struct wfs_catalog *found,
+                         const struct text_index *names)
 {
     const struct wfs_catalog *wanted = readback->layout->catalog;
     autofree char *a = NULL, *b = NULL;
@@ -176,7 +177,7 @@ static int compare_value(const struct readback *readback, size_t i, const struct
     struct wfs_error unwanted = {0};
     int code = wfs_catalog_value_text(wanted, i, &a, &n_a);
     if (code == 0)
-        code = wfs_catalog_config(found, wanted->values.list[i].name, &b, &n_b, &unwanted);
+        code = catalog_config_by(found, names, wanted->values.list[i].name, &b, &n_b, &unwanted);
     if (code == -ENOMEM)
         return wfs_fail_memory(readback->err);
     return code == 0 && n_a == n_b && memcmp(a, b, n_a) == 0
@@ -189,10 +190,13 @@ static int compare_value(const struct readback *readback, size_t i, const struct
 static int compare_values(const struct readback *readback, const struct wfs_catalog *found)
 {
     const struct wfs_catalog *wanted = readback->layout->catalog;
+    cleanup(text_index_done) struct text_index names = {0};
+    if (catalog_index_values(found, &names) < 0)
+        return wfs_fail_memory(readback->err);
     int code = 0;
     for (size_t i = 0; i < wanted->values.n && code == 0; i++) {
         if (wanted->values.list[i].is_edited)
-            code = compare_value(readback, i, found);
+            code = compare_value(readback, i, found, &names);
     }
     return code;
 }

@@ -530,6 +530,9 @@ static int compare_tensors(struct comparing *c)
 static int compare_values(const struct comparing *c)
 {
     const struct dcp_leaves *leaves = dcp_plan_leaves(c->directory);
+    cleanup(text_index_done) struct text_index names = {0};
+    if (catalog_index_values(c->found, &names) < 0)
+        return wfs_fail_memory(c->err);
     for (size_t i = 0; i < leaves->n; i++) {
         const struct dcp_leaf *leaf = &leaves->leaves[i];
         autofree char *a = NULL, *b = NULL;
@@ -539,7 +542,7 @@ static int compare_values(const struct comparing *c)
             continue;
         int code = catalog_value_text(c->directory->catalog, leaf->id, &a, &n_a);
         if (code == 0)
-            code = wfs_catalog_config(c->found, leaf->key, &b, &n_b, &unwanted);
+            code = catalog_config_by(c->found, &names, leaf->key, &b, &n_b, &unwanted);
         if (code == -ENOMEM)
             return wfs_fail_memory(c->err);
         if (code < 0 || n_a != n_b || memcmp(a, b, n_a) != 0)
