@@ -165,8 +165,7 @@ def edits(place):
     for name, options in {
             "--remove": ["--remove=" + key for key in names], "--set dtype": ["--set=%s.dtype=I32" % key for key in names],
             "--set-metadata": ["--set-metadata=k%d=x" % i for i in range(n)],
-            "--set-value": ["--set-value=k%d=1" % i for i in range(n)],
-            "--rename": [word for key in names for word in ("--rename", key, key + "x")]}.items():
+            "--set-value": ["--set-value=k%d=1" % i for i in range(n)]}.items():
         is_pth = name == "--set-value"
         place.measure("edit " + name, "edit", "--overwrite", *options, a, place.path("b.pth") if is_pth else target)
     write_tensors(place.path("c.safetensors"), 2 * n)
