@@ -3,6 +3,7 @@
  * weightfs info, config and check: a summary of a checkpoint, its non-tensor contents, and damage
  * and oddities.
  */
+#include "cli/blob.h"
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/key_tree.h"
@@ -598,6 +599,25 @@ static enum exit_code check_case(struct check *check)
     return EXIT_DONE;
 }
 
+/* Reports files of the cache of Hugging Face whose content is not what their names say. */
+static enum exit_code check_blobs(struct check *check)
+{
+    char text[WFS_ERROR_TEXT_MAX];
+    for (size_t i = 0; i < wfs_catalog_n_sources(check->catalog); i++) {
+        const char *path = wfs_catalog_source_path(check->catalog, i);
+        const int code = blob_check(path);
+        if (code < 0)
+            return print_error(exit_of_errno(-code), path, "%s", strerror(-code));
+        snprintf(text, sizeof(text),
+                 "'%s' in the cache of Hugging Face has another SHA-256 than its name: it is "
+                 "damaged; remove it and download it again",
+                 wfs_quote(path).text);
+        if (code > 0)
+            report(check, WFS_HIGH, text);
+    }
+    return EXIT_DONE;
+}
+
 static enum exit_code check_run(struct check *check, const struct args *args)
 {
     size_t changed;
@@ -607,6 +627,8 @@ static enum exit_code check_run(struct check *check, const struct args *args)
     }
     survey(check);
     enum exit_code exit_code = check_case(check);
+    if (exit_code == EXIT_DONE)
+        exit_code = check_blobs(check);
     if (exit_code == EXIT_DONE && args_has(args, "values"))
         exit_code = check_values(check, args);
     if (exit_code != EXIT_DONE)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Which file of a folder is its checkpoint: folders as libraries write them, told apart by the names in them."""
 import fnmatch
+import hashlib
 import json
 import os
 
@@ -152,6 +153,23 @@ def test_an_index_is_not_written_where_another_file_would_be_read_in_its_place(t
     error = weightfs('convert', '--max-shard-size=1MB', tmp_path / 'other', str(tmp_path / 'out') + '/', code=None).error
     assert "'model.safetensors'" in error and os.listdir(tmp_path / 'out') == ['model.safetensors']
     assert keys(tmp_path / 'out') == ['out-model-safetensors']
+
+
+@pytest.mark.parametrize('is_set', [False, True])
+def test_a_damaged_file_of_the_cache_is_found_by_its_name(tmp_path, is_set):
+    entry = tmp_path / 'models--o--n'
+    snapshot = entry / 'snapshots/abc'
+    make(snapshot, SHARDS if is_set else ['model.safetensors'])
+    (entry / 'blobs').mkdir()
+    for path in sorted(snapshot.iterdir()):
+        content = path.read_bytes()
+        blob = entry / 'blobs' / hashlib.sha256(content).hexdigest()
+        blob.write_bytes(content)
+        path.unlink()
+        path.symlink_to('../../blobs/' + blob.name)
+    assert weightfs('check', snapshot).stdout == ''
+    blob.write_bytes(content[:-1] + b'x')
+    assert 'SHA-256' in weightfs('check', snapshot, code=1).stdout
 
 
 @pytest.mark.skipif(not shared.IS_THERE, reason=shared.WHY_NOT)
