@@ -42,13 +42,13 @@ int folder_names_add(struct folder_names *names, const char *name)
     return 0;
 }
 
-int folder_names_list(struct folder_names *names, const char *folder,
+int folder_names_list(struct folder_names *names, const char *folder, size_t n_most,
                       bool (*is_wanted)(const char *name))
 {
     cleanup(close_folder) DIR *open = opendir(folder[0] == '\0' ? "." : folder);
     if (open == NULL)
         return -errno;
-    for (const struct dirent *entry; (entry = readdir(open)) != NULL;) {
+    for (const struct dirent *entry; names->n < n_most && (entry = readdir(open)) != NULL;) {
         if (is_wanted != NULL && (entry->d_name[0] == '.' || !is_wanted(entry->d_name)))
             continue;
         if (is_wanted != NULL && names->n == MAX_NAMES)

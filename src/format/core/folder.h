@@ -23,10 +23,10 @@ char *folder_of(const char *path);
 int folder_names_add(struct folder_names *names, const char *name);
 
 /*
- * Adds the names in the folder that is_wanted takes, but for hidden ones; NULL: all. -E2BIG,
- * -ENOMEM, and what opening the folder gives.
+ * Adds the names in the folder that is_wanted takes, but for hidden ones; NULL: all. No more are
+ * read than n_most. -E2BIG, -ENOMEM, and what opening the folder gives.
  */
-int folder_names_list(struct folder_names *names, const char *folder,
+int folder_names_list(struct folder_names *names, const char *folder, size_t n_most,
                       bool (*is_wanted)(const char *name));
 
 /* Returns whether a name is among them. */

@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FOLDERS = 1000, MAX_DEPTH = 3 };
+enum {
+    MAX_FOLDERS = 1000,
+    MAX_DEPTH = 3,
+    MAX_BELOW = 2000, /* names of a folder below: one with very many files is of data */
+};
 
 /* A pattern of the names, or "FOLDER/NAME" of those in a folder. */
 struct known {
@@ -162,7 +166,7 @@ static int list_below(const char *folder, const char *name, char **ret_path,
         *ret_path = NULL;
         return -ENOMEM;
     }
-    return folder_names_list(ret, *ret_path, NULL) == -ENOMEM ? -ENOMEM : 0;
+    return folder_names_list(ret, *ret_path, MAX_BELOW, NULL) == -ENOMEM ? -ENOMEM : 0;
 }
 
 /* Adds the names that match. -ENOMEM. */

@@ -74,7 +74,7 @@ static bool is_paddle_name(const char *name)
 /* -errno where the directory cannot be listed; that is somebody else's to report. */
 static int list(const char *folder, struct names *names)
 {
-    int code = folder_names_list(&names->all, folder, NULL);
+    int code = folder_names_list(&names->all, folder, SIZE_MAX, NULL);
     for (size_t i = 0; code == 0 && i < names->all.n; i++) {
         const char *name = names->all.names[i];
         names->has_metadata |= strcmp(name, metadata_name) == 0;

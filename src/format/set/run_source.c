@@ -74,7 +74,7 @@ static struct epoch *find_epoch(struct run *run, uint64_t number)
 static int list_run(struct run *run, const char *folder, const struct load_context *context,
                     struct wfs_error *err)
 {
-    const int code = folder_names_list(&run->names, folder, NULL);
+    const int code = folder_names_list(&run->names, folder, SIZE_MAX, NULL);
     if (code < 0)
         return wfs_fail(err, -code, "cannot open the directory: %s", strerror(-code));
     for (size_t i = 0; i < run->names.n; i++) {

@@ -237,7 +237,7 @@ int shard_names_find(struct folder_names *names, uint64_t *ret_n_wanted,
 {
     cleanup(folder_names_done) struct folder_names all = {0};
     *ret_n_wanted = 0;
-    int code = folder_names_list(&all, folder, NULL);
+    int code = folder_names_list(&all, folder, SIZE_MAX, NULL);
     if (code < 0)
         return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
     code = like == NULL ? find_known(names, &all, false, table, folder, err) : 0;
@@ -267,7 +267,7 @@ int shard_files_check_index(const struct format_table *table, const char *path,
     if (folder == NULL || folder_names_add(&names, path + strlen(folder)) < 0)
         return wfs_fail_memory(err);
     int code = folder_layout_find(folder, &names, false, table->names_checkpoint, &alone);
-    if (code > 0 && alone.take != NULL && folder_names_list(&names, folder, NULL) == 0)
+    if (code > 0 && alone.take != NULL && folder_names_list(&names, folder, SIZE_MAX, NULL) == 0)
         code = folder_layout_find(folder, &names, false, table->names_checkpoint, &layout);
     folder_names_done(&alone.choice);
     folder_names_done(&layout.choice);
@@ -285,7 +285,7 @@ int shard_files_tell_rest(const struct format_table *table, const char *folder, 
                           struct wfs_catalog *catalog)
 {
     cleanup(folder_names_done) struct folder_names all = {0}, rest = {0};
-    if (folder_names_list(&all, folder, NULL) < 0)
+    if (folder_names_list(&all, folder, SIZE_MAX, NULL) < 0)
         return 0;
     int code = 0;
     for (size_t i = 0; i < all.n && code == 0 && !shard_is_index(file); i++)
@@ -390,7 +390,7 @@ int kept_indexes_read(struct kept_indexes *kept, const struct format_table *tabl
     autofree char *folder = folder_of(path);
     if (folder == NULL)
         return wfs_fail_memory(err);
-    int code = folder_names_list(&names, folder, NULL);
+    int code = folder_names_list(&names, folder, SIZE_MAX, NULL);
     if (code < 0)
         return wfs_fail(err, -code, "cannot list the directory: %s", strerror(-code));
     for (size_t i = 0; i < names.n; i++) {
@@ -446,7 +446,7 @@ int shard_files_tell_strays(const struct format_table *table, const char *path,
     size_t n_told = 0;
     if (folder == NULL)
         return -ENOMEM;
-    if (folder_names_list(&names, folder, table->names_checkpoint) < 0)
+    if (folder_names_list(&names, folder, SIZE_MAX, table->names_checkpoint) < 0)
         return 0; /* strays cannot be found in a directory that cannot be listed */
     for (size_t i = 0; i < names.n && n_told < MAX_TOLD; i++) {
         if (shard_index_has_file(index, names.names[i]))

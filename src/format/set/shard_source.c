@@ -179,7 +179,8 @@ static bool is_ours(int code)
 /* Returns a shard beside an index that it does not name; NULL: none. The names own it. */
 static const char *find_unlisted(const struct gathering *g, struct folder_names *names)
 {
-    if (g->index == NULL || g->url != NULL || folder_names_list(names, g->folder, NULL) < 0)
+    if (g->index == NULL || g->url != NULL ||
+        folder_names_list(names, g->folder, SIZE_MAX, NULL) < 0)
         return NULL;
     for (size_t i = 0; i < names->n; i++)
         if (shard_is_name(g->context->table, names->names[i]) &&
