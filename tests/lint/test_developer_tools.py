@@ -102,3 +102,10 @@ def test_the_benchmark_says_how_much_room_it_needs(folder):
 def test_the_benchmark_rejects_an_unknown_section():
     done = bench('nonsense')
     assert done.returncode == 2 and "unknown section 'nonsense'" in done.stderr
+
+
+def test_the_growth_of_every_verb_is_measured():
+    """All but those that need a server or a driver that was killed."""
+    verbs = set(re.findall(r'^    {"(\w+)", &verb_', (ROOT / 'src/cli/main.c').read_text(), re.M))
+    measured = set(re.findall(r'"(\w+)"', (ROOT / 'tools/benchlib/growth.py').read_text()))
+    assert len(verbs) > 15 and verbs - measured == {'cache', 'recover'}

@@ -252,10 +252,10 @@ def commit(work):
     return both
 
 
-def then(work, *words):
+def then(work, *words, code=0):
     def both(mount):
         work(mount)
-        mount.make(*(word.format(mnt=mount.mnt, patch=mount.path("p")) for word in words))
+        mount.make(*(word.format(mnt=mount.mnt, patch=mount.path("p")) for word in words), code=code)
     return both
 
 
@@ -276,14 +276,14 @@ MOUNTS = {
     "mv, commit": commit(MOVE), "rm, commit": commit(lambda mount: [os.unlink(file) for file in mount.files()[1:]]), "write, commit": commit(WRITE),
     "ln, commit": commit(each(lambda file: os.link(file, file + "x"))), "setfattr, commit": commit(each(lambda file: os.setxattr(file, "user.weightfs.dtype", b"I32"))),
     "mkdir of each": each(lambda file: os.mkdir(file + "d")), "write, status --edits": then(WRITE, "status", "--edits", "{mnt}"),
-    "write, discard": then(WRITE, "discard", "{mnt}"), "write, patch make": then(WRITE, "patch", "--overwrite", "make", "{mnt}", "{patch}"),
+    "write, diff": then(WRITE, "diff", "{mnt}", code=1), "write, discard": then(WRITE, "discard", "{mnt}"), "write, patch make": then(WRITE, "patch", "--overwrite", "make", "{mnt}", "{patch}"),
     "read of tensors.csv": lambda mount: read(os.path.join(mount.mnt, ".weightfs/tensors.csv")),
     "read of report.json": lambda mount: read(os.path.join(mount.mnt, ".weightfs/report.json")),
     "read of out/model.pth": lambda mount: read(os.path.join(mount.mnt, ".weightfs/out/model.pth")),
 }
 
 # What grows, and from which size on.
-DIMENSIONS = [("tensors", tensors, 12000), ("shards", shards, 400), ("files in a folder", many_files, 3000), ("chunks of one tensor", chunks, 4000),
+DIMENSIONS = [("tensors", tensors, 4000), ("shards", shards, 400), ("files in a folder", many_files, 3000), ("chunks of one tensor", chunks, 4000),
               ("metadata texts", metadata, 8000), ("values", values, 3000), ("edits", edits, 1500), ("options", options, N_OPTIONS), ("overlays", overlays, 50)]
 N_MOUNTED = 1500
 
