@@ -41,6 +41,7 @@ ROOMS = {
     'format/core': ['catalog', 'remote'],
     'format/safetensors': ['format/core'],
     'format/burnpack': ['format/core'],
+    'format/gguf': ['format/core'],
     'format/pytorch/object': ['format/core', 'archive', 'pickle'],
     'format/pytorch/writer': ['format/pytorch/object'],
     'format/pytorch': ['format/pytorch/writer'],
@@ -49,7 +50,7 @@ ROOMS = {
     'format/dcp/writer': ['format/pytorch/writer'],
     'format/dcp': ['format/dcp/writer', 'format/pytorch', 'format/safetensors'],
     'format/set': ['format/core'],
-    'format': ['format/safetensors', 'format/burnpack', 'format/records', 'format/dcp', 'format/set'],
+    'format': ['format/safetensors', 'format/burnpack', 'format/gguf', 'format/records', 'format/dcp', 'format/set'],
     'view/regex': ['text'],
     'view/evidence': ['view/regex', 'catalog'],
     'view/adapter': ['view/regex', 'catalog', 'compute'],
@@ -91,7 +92,7 @@ LIBRARIES = {
 }
 # The rooms that may name formats, and the words that do so: alone, or as parts of an identifier or text, with a suffix of the plural.
 FORMATS = 'format'
-FORMAT_NAMES = re.compile(r'(?<![a-z0-9])(safetensors|burnpack|bpk|pytorch|pth|ckpt|mpk|dcp|distcp|burn[-_]version|format_records|'
+FORMAT_NAMES = re.compile(r'(?<![a-z0-9])(safetensors|burnpack|gguf|bpk|pytorch|pth|ckpt|mpk|dcp|distcp|burn[-_]version|format_records|'
                           r'wfs_container_(?!kind|file|shards|run)[a-z]+|finding_(?:st|bpk|pt|rec|dcp))(?![a-z0-9])')
 # Files outside of those rooms that name a format for a reason: a patch is a file of that format by its definition.
 NAMING_FORMATS = {'weightfs/patch.h'}

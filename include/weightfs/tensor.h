@@ -21,7 +21,8 @@ struct wfs_io; /* who reads: weightfs/interruption.h; may be NULL */
  * spelling where it has one, else the one of the library that has it), elements and bytes of a
  * block, kind, and the numpy descr of one element ("|V1" and "<V2" where numpy has no such type;
  * sub-byte types are shown to numpy as bytes). The first 22 are in the order of the safetensors
- * reference, whose writer sorts by it.
+ * reference, whose writer sorts by it. Those behind OPAQUE are the block types of GGML: an element
+ * has no bytes of its own, and blocks lie along rows, the last dimension.
  */
 #define WFS_DTYPES(X)                                                                              \
     X(BOOL, "BOOL", 1, 1, BOOL, "|b1")                                                             \
@@ -61,7 +62,34 @@ struct wfs_io; /* who reads: weightfs/interruption.h; may be NULL */
     X(QU2X4, "QU2X4", 4, 1, BITS, "|V1")                                                           \
     X(FLEX32, "FLEX32", 1, 4, FLOAT, "<f4")                                                        \
     X(BOOL32, "BOOL32", 1, 4, BOOL, "<u4")                                                         \
-    X(OPAQUE, "OPAQUE", 1, 1, BITS, "|V1")
+    X(OPAQUE, "OPAQUE", 1, 1, BITS, "|V1")                                                         \
+    X(Q1_0, "Q1_0", 128, 18, BITS, "|u1")                                                          \
+    X(Q2_0, "Q2_0", 64, 18, BITS, "|u1")                                                           \
+    X(Q4_0, "Q4_0", 32, 18, BITS, "|u1")                                                           \
+    X(Q4_1, "Q4_1", 32, 20, BITS, "|u1")                                                           \
+    X(Q5_0, "Q5_0", 32, 22, BITS, "|u1")                                                           \
+    X(Q5_1, "Q5_1", 32, 24, BITS, "|u1")                                                           \
+    X(Q8_0, "Q8_0", 32, 34, BITS, "|u1")                                                           \
+    X(Q8_1, "Q8_1", 32, 36, BITS, "|u1")                                                           \
+    X(Q2_K, "Q2_K", 256, 84, BITS, "|u1")                                                          \
+    X(Q3_K, "Q3_K", 256, 110, BITS, "|u1")                                                         \
+    X(Q4_K, "Q4_K", 256, 144, BITS, "|u1")                                                         \
+    X(Q5_K, "Q5_K", 256, 176, BITS, "|u1")                                                         \
+    X(Q6_K, "Q6_K", 256, 210, BITS, "|u1")                                                         \
+    X(Q8_K, "Q8_K", 256, 292, BITS, "|u1")                                                         \
+    X(IQ1_S, "IQ1_S", 256, 50, BITS, "|u1")                                                        \
+    X(IQ1_M, "IQ1_M", 256, 56, BITS, "|u1")                                                        \
+    X(IQ2_XXS, "IQ2_XXS", 256, 66, BITS, "|u1")                                                    \
+    X(IQ2_XS, "IQ2_XS", 256, 74, BITS, "|u1")                                                      \
+    X(IQ2_S, "IQ2_S", 256, 82, BITS, "|u1")                                                        \
+    X(IQ3_XXS, "IQ3_XXS", 256, 98, BITS, "|u1")                                                    \
+    X(IQ3_S, "IQ3_S", 256, 110, BITS, "|u1")                                                       \
+    X(IQ4_NL, "IQ4_NL", 32, 18, BITS, "|u1")                                                       \
+    X(IQ4_XS, "IQ4_XS", 256, 136, BITS, "|u1")                                                     \
+    X(TQ1_0, "TQ1_0", 256, 54, BITS, "|u1")                                                        \
+    X(TQ2_0, "TQ2_0", 256, 66, BITS, "|u1")                                                        \
+    X(MXFP4, "MXFP4", 32, 17, BITS, "|u1")                                                         \
+    X(NVFP4, "NVFP4", 64, 36, BITS, "|u1")
 
 enum wfs_dtype {
 #define X(id, name, n_elems, n_bytes, kind, descr) WFS_##id,
@@ -132,8 +160,10 @@ struct wfs_tensor {
 #pragma GCC visibility push(default)
 
 const char *wfs_dtype_name(enum wfs_dtype dtype);
-/* Returns the bits of an element. */
+/* Returns the bits of an element; of a block type about as many, and fewer than 8. */
 unsigned wfs_dtype_bits(enum wfs_dtype dtype);
+/* Returns whether it is a block type. */
+bool wfs_dtype_has_blocks(enum wfs_dtype dtype);
 struct wfs_block wfs_dtype_block(enum wfs_dtype dtype);
 enum wfs_kind wfs_dtype_kind(enum wfs_dtype dtype);
 const char *wfs_dtype_descr(enum wfs_dtype dtype);
@@ -154,7 +184,8 @@ bool wfs_shape_is_equal(const struct wfs_shape *a, const struct wfs_shape *b);
 
 /*
  * Computes how many bytes shape and dtype take when dense. -EOVERFLOW when the count or its bits
- * pass 2^64-1, -EDOM when a sub-byte dtype does not end on a whole byte.
+ * pass 2^64-1, -EDOM when a sub-byte dtype does not end on a whole byte, or a row of a block type
+ * on a whole block.
  */
 int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_t *ret_n_bytes);
 

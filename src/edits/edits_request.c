@@ -145,7 +145,7 @@ static int describe(struct wfs_patch *patch, const struct npy_header *header,
         if (shape_own(&tensor->shape, &patch->contents->arena) < 0)
             return wfs_fail_memory(err);
         uint64_t *last = (uint64_t *)(uintptr_t)&tensor->shape.dims[tensor->shape.rank - 1];
-        *last = *last > UINT64_MAX / 8 ? UINT64_MAX : *last * 8 / n_bits;
+        *last = npy_unpack((enum wfs_dtype)tensor->dtype, *last);
     }
     if (base != NULL && base->dtype == tensor->dtype && base->n_bytes == tensor->n_bytes &&
         n_bits < 8)

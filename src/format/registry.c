@@ -20,7 +20,8 @@
 
 /* In the order in which the content of a file is tried. */
 static const struct wfs_format *const formats[] = {
-    &format_burnpack, &format_safetensors, &format_pytorch, &format_records, &format_dcp,
+    &format_burnpack, &format_safetensors, &format_pytorch,
+    &format_records,  &format_dcp,         &format_gguf,
 };
 
 enum { N_FORMATS = sizeof(formats) / sizeof(*formats), WORDS_MAX = 8 };

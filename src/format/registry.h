@@ -12,6 +12,7 @@
 #include "format/burnpack/burnpack.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/dcp_parts.h"
+#include "format/gguf/gguf.h"
 #include "format/pytorch/pytorch.h"
 #include "format/records/records.h"
 #include "format/safetensors/safetensors.h"

@@ -14,7 +14,7 @@
 struct dtype {
     const char *name;
     const char *descr;
-    uint8_t n_elems, n_bytes; /* of a block */
+    uint16_t n_elems, n_bytes; /* of a block */
     uint8_t kind;
 };
 
@@ -32,7 +32,13 @@ const char *wfs_dtype_name(enum wfs_dtype dtype)
 
 unsigned wfs_dtype_bits(enum wfs_dtype dtype)
 {
-    return 8u * dtypes[dtype].n_bytes / dtypes[dtype].n_elems;
+    const unsigned n_bits = 8u * dtypes[dtype].n_bytes / dtypes[dtype].n_elems;
+    return wfs_dtype_has_blocks(dtype) && n_bits > 7 ? 7 : n_bits;
+}
+
+bool wfs_dtype_has_blocks(enum wfs_dtype dtype)
+{
+    return dtype > WFS_OPAQUE;
 }
 
 struct wfs_block wfs_dtype_block(enum wfs_dtype dtype)

@@ -50,23 +50,31 @@ static void put_dim(struct text *text, uint64_t dim, bool is_first)
 static void put_shape(struct text *text, const struct wfs_tensor *tensor)
 {
     const struct wfs_shape *shape = &tensor->shape;
-    const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)tensor->dtype);
+    const struct wfs_block block = wfs_dtype_block((enum wfs_dtype)tensor->dtype);
     const uint64_t last = shape->rank == 0 ? 1 : shape->dims[shape->rank - 1];
-    uint64_t last_bits;
+    uint64_t last_bytes;
     put_string(text, "(");
-    if (tensor->dtype == WFS_OPAQUE || (n_bits < 8 && shape->rank == 0) ||
-        !checked_mul(last, (uint64_t)n_bits, &last_bits) || last_bits % 8 != 0) {
+    if (tensor->dtype == WFS_OPAQUE || last % block.n_elems != 0 ||
+        !checked_mul(last / block.n_elems, (uint64_t)block.n_bytes, &last_bytes)) {
         put_dim(text, tensor->n_bytes, true);
         put_string(text, ",");
     } else {
         for (uint32_t i = 0; i < shape->rank; i++) {
-            const bool is_packed = n_bits < 8 && i + 1 == shape->rank;
-            put_dim(text, is_packed ? last_bits / 8 : shape->dims[i], i == 0);
+            const bool is_packed = block.n_elems > 1 && i + 1 == shape->rank;
+            put_dim(text, is_packed ? last_bytes : shape->dims[i], i == 0);
         }
         if (shape->rank == 1)
             put_string(text, ",");
     }
     put_string(text, ")");
+}
+
+uint64_t npy_unpack(enum wfs_dtype dtype, uint64_t n_bytes)
+{
+    const struct wfs_block block = wfs_dtype_block(dtype);
+    uint64_t n_elems;
+    return checked_mul(n_bytes / block.n_bytes, (uint64_t)block.n_elems, &n_elems) ? n_elems
+                                                                                   : UINT64_MAX;
 }
 
 static void put_dict(struct text *text, const struct wfs_tensor *tensor)

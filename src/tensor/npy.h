@@ -32,4 +32,8 @@ struct npy_header {
 int npy_parse(const char *bytes, size_t n_bytes, struct arena *arena, struct npy_header *ret,
               const char **ret_reason);
 
+/* Returns how many elements a row has that takes n_bytes, as a header shows elements of less than a
+ * byte and blocks. What does not fill a block is left out. */
+uint64_t npy_unpack(enum wfs_dtype dtype, uint64_t n_bytes);
+
 #endif

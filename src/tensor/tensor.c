@@ -191,7 +191,9 @@ int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_
     const int code = wfs_shape_count(shape, &n_elems);
     if (code < 0)
         return code;
-    const bool is_whole = n_elems % block.n_elems == 0;
+    const uint64_t n_row = shape->rank == 0 ? 1 : shape->dims[shape->rank - 1];
+    const bool is_whole =
+        (wfs_dtype_has_blocks(dtype) && n_elems > 0 ? n_row : n_elems) % block.n_elems == 0;
     if (!checked_mul(n_elems / block.n_elems + !is_whole, (uint64_t)block.n_bytes * 8, &n_bits))
         return -EOVERFLOW;
     if (!is_whole)

@@ -103,7 +103,6 @@ static const struct known known_last[] = {
     {"*.onnx", NULL, "is an ONNX model" UNREAD, NULL},
     {"*/*.onnx", NULL, "has ONNX models" UNREAD, NULL},
     {"openvino_model.xml", NULL, "is an OpenVINO model" UNREAD, NULL},
-    {"*.gguf", NULL, "has GGUF files" UNREAD ": ", "*.gguf"},
     {"*.keras", NULL, "has files of Keras" UNREAD ": ", "*.keras"},
     {"*.h5", NULL, "has HDF5 files" UNREAD ": ", "*.h5"},
     {"*.msgpack", NULL, "has files of Flax" UNREAD ": ", "*.msgpack"},

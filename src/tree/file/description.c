@@ -104,7 +104,7 @@ static int unpack_shape(struct description *description, struct arena *arena)
     memcpy(dims, description->shape.dims, description->shape.rank * sizeof(*dims));
     uint64_t *last = &dims[description->shape.rank - 1];
     /* A remainder is found when the sizes are compared. */
-    *last = *last > UINT64_MAX / 8 ? UINT64_MAX : *last * 8 / n_bits;
+    *last = npy_unpack((enum wfs_dtype)description->dtype, *last);
     description->shape.dims = dims;
     return 0;
 }

@@ -30,7 +30,7 @@ FOREIGN = {
     'xml': (b'<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>', 'XML'),
     'json': (b'{"error":"Repository not found"}', 'JSON'),
     'gzip': (gzip.compress(b'x' * 100, mtime=0), 'gzip'),
-    'gguf': (b'GGUF\x03\0\0\0' + bytes(60), 'GGUF'),
+    'gguf': (b'FUGG\x03\0\0\0' + bytes(60), 'GGUF'),
     'hdf5': (b'\x89HDF\r\n\x1a\n' + bytes(60), 'HDF5'),
     'npy': (npy(), 'NumPy'),
     'empty': (b'', 'empty'),

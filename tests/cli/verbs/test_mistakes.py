@@ -27,7 +27,7 @@ ROWS = [
     ('ls --permute w:0,2 f', EXIT_RULES, "permute: '0,2' is not a permutation: each number from 0 to 1 must occur once"),
     ('ls --split w:a,b,c f', EXIT_RULES, "f: cannot split 'w' (F32 [4, 4]): 4 is not divisible into 3 equal parts"),
     ('ls --cast F17 f', EXIT_RULES, "cast: unknown dtype 'F17'; known are F64, F32"),
-    ('convert --format gguf f x', EXIT_USAGE, '--format must be one of '),
+    ('convert --format onnx f x', EXIT_USAGE, '--format must be one of '),
     ('ls --to jax f', EXIT_RULES, "to: must be burn, torch or none, not 'jax'"),
     ('ls --rules text f', EXIT_RULES, "rules file 'text', line 1: '[' or '{' expected near 'print'"),
     ('f m -o files=numpy', EXIT_USAGE, "mount option 'files=numpy': the value must be one of 'raw', 'npy'"),
