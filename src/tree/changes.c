@@ -186,6 +186,8 @@ struct list {
     bool is_json;
     struct json_out json; /* into the text */
     bool *is_listed;      /* by entry of the tree: it takes the place of one that is gone */
+    bool *is_claimed;     /* by entry of the tree: a file was exchanged into its place */
+    uint32_t *exchanged;  /* by entry of the catalog: that place, or 0 */
 };
 
 static struct form form_before(const struct list *list, uint32_t id)
@@ -359,13 +361,13 @@ static uint32_t find_exchanged(const struct list *list, uint32_t id)
 {
     const struct changes *changes = &list->changes;
     const struct wfs_node *node = entry_at(changes->loaded, id)->node;
-    const struct wfs_node *now = changes->now[node->id];
+    const struct wfs_node *now = node == NULL ? NULL : changes->now[node->id];
     const uint32_t current = changes->current[id];
     const bool has_left = now != NULL && current != 0 && node->kind != NODE_DIR &&
                           entry_at(changes->tree, current)->node != now;
     for (uint32_t at = has_left ? now->entry : 0; at != 0; at = entry_at(changes->tree, at)->next) {
         const uint32_t place = changes->origin[at];
-        if (place != 0 && !list->is_listed[at] && entry_at(changes->loaded, place)->node != node)
+        if (place != 0 && !list->is_claimed[at] && entry_at(changes->loaded, place)->node != node)
             return at;
     }
     return 0;
@@ -375,10 +377,11 @@ static int look_at(struct list *list, uint32_t id)
 {
     const struct changes *changes = &list->changes;
     const struct entry *was = entry_at(changes->loaded, id);
-    const uint32_t exchanged = find_exchanged(list, id);
-    const uint32_t current = exchanged != 0 ? exchanged : changes->current[id];
+    const uint32_t exchanged = list->exchanged[id];
+    const bool has_lost = exchanged == 0 && list->is_claimed[changes->current[id]];
+    const uint32_t current = exchanged != 0 ? exchanged : has_lost ? 0 : changes->current[id];
     const bool is_dir = was->node->kind == NODE_DIR;
-    const uint32_t found = current != 0 || is_dir ? current : find_heir(list, id);
+    const uint32_t found = current != 0 || is_dir || has_lost ? current : find_heir(list, id);
     /* What is scratch is not committed, and its removal not an edit. */
     const bool is_left =
         found != 0 && was->node->kind != NODE_METADATA && entry_is_scratch(changes->tree, found);
@@ -455,9 +458,8 @@ static int list_new(struct list *list)
     int code = 0;
     for (uint32_t id = 1; id <= list->changes.n_entries && code == 0; id++) {
         const struct entry *entry = entry_at(tree, id);
-        if (entry->node == NULL || list->changes.origin[id] != 0 || list->is_listed[id] ||
-            entry->dir == tree->control || entry->dir == tree->out ||
-            entry->node->kind == NODE_DIR || entry_is_scratch(tree, id))
+        if (entry->node == NULL || list->is_listed[id] || entry->dir == tree->control ||
+            entry->dir == tree->out || entry->node->kind == NODE_DIR || entry_is_scratch(tree, id))
             continue;
         code = look_at_new(list, id);
     }
@@ -471,10 +473,18 @@ static int fill(struct list *list, const struct wfs_tree *tree)
     int code = changes_find(tree, &list->changes, NULL);
     if (code < 0)
         return code;
-    list->is_listed =
-        arena_calloc(&list->changes.arena, list->changes.n_entries + 1u, sizeof(bool));
-    if (list->is_listed == NULL)
+    struct arena *arena = &list->changes.arena;
+    const uint32_t n_loaded = list->changes.loaded->entries.n_items;
+    list->is_listed = arena_calloc(arena, list->changes.n_entries + 1u, sizeof(bool));
+    list->is_claimed = arena_calloc(arena, list->changes.n_entries + 1u, sizeof(bool));
+    list->exchanged = arena_calloc(arena, n_loaded + 1u, sizeof(uint32_t));
+    if (list->is_listed == NULL || list->is_claimed == NULL || list->exchanged == NULL)
         return -ENOMEM;
+    for (uint32_t id = 1; id <= n_loaded; id++) {
+        list->exchanged[id] = find_exchanged(list, id);
+        list->is_claimed[list->exchanged[id]] = true;
+    }
+    list->is_claimed[0] = false;
     if (list->is_json)
         json_out_open(&list->json, NULL, '[', JSON_LINES);
     code = list_catalog(list);

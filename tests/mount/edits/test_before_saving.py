@@ -68,6 +68,17 @@ def test_what_is_set_back_is_no_edit(mount, folder, names, files):
     assert ': 0 edits' in weightfs('patch', 'make', mnt.path, folder / 'p.safetensors').stdout
 
 
+def test_no_name_has_two_origins(mount, small, folder):
+    """Of three tensors that were exchanged, one is replaced by a new file."""
+    mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
+    os.rename(mnt / 'step', mnt / 'n')
+    (mnt / '.new').write_bytes(b'12345678')
+    os.rename(mnt / '.new', mnt / 'n')
+    exchange(mnt, 'a/c', 'a/b/bias')
+    exchange(mnt, 'a/b/bias', 'n')
+    assert listed(mnt) == ['added     a/b/bias: I64 [], 8 bytes', 'removed   step: I64 [], 8 bytes', 'renamed   a/b/bias -> a/c', 'renamed   a/c -> n']
+
+
 def test_a_file_with_the_name_of_a_directory_is_added(mount, small, folder):
     mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
     os.rename(mnt / 'a', mnt / 'z')
