@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * weightfs sum: SHA-256 and XXH3 of all tensors, as they are shown, and whether they are still
- * those of a manifest. Threads take one tensor after the other, in the order of the file; the
- * caller's thread waits for the results in that order.
+ * those of a manifest.
  */
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/manifest.h"
+#include "cli/pool.h"
 #include "cli/progress.h"
 #include "program/print.h"
 #include "program/terminal.h"
@@ -21,8 +21,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <sched.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,172 +33,7 @@ struct sums {
     char xxh3[MANIFEST_N_XXH3 + 1];
 };
 
-/* Gets the sums of one tensor. Anything but 0 is the end. */
-typedef int (*sums_visit)(void *ctx, const struct wfs_tensor *tensor, const struct sums *sums);
-
-enum { N_THREADS_MAX = 8, N_SHA256 = MANIFEST_N_SHA256 / 2 /* bytes */ };
-
-struct result {
-    struct sums sums;
-    int code; /* 0 or a negative errno */
-    bool is_ready;
-};
-
-struct job {
-    const struct wfs_catalog *catalog;
-    const struct wfs_workload *workload;
-    struct progress *progress;
-    struct result *results; /* of each tensor; those of a group have theirs at its first one */
-    size_t *firsts;         /* of each group: 1 + its first tensor */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    size_t n_taken;
-    bool is_stopped;
-};
-
-/* ---- one tensor ---- */
-
-struct reading {
-    struct job *job;
-    struct sha256_ctx sha256;
-};
-
-static int add_piece(void *ctx, const void *bytes, size_t n_bytes)
-{
-    struct reading *reading = ctx;
-    sha256_update(&reading->sha256, n_bytes, bytes);
-    progress_add(reading->job->progress, n_bytes);
-    pthread_mutex_lock(&reading->job->lock);
-    const bool is_stopped = reading->job->is_stopped;
-    pthread_mutex_unlock(&reading->job->lock);
-    return is_stopped ? -ECANCELED : 0;
-}
-
-static int make_sums(struct reading *reading, const struct wfs_tensor *tensor, struct sums *ret)
-{
-    uint64_t xxh3;
-    unsigned char sha256[N_SHA256];
-    sha256_init(&reading->sha256);
-    const int code = wfs_tensor_digest_and(NULL, tensor, add_piece, reading, &xxh3);
-    if (code < 0)
-        return code;
-    sha256_digest(&reading->sha256, N_SHA256, sha256);
-    for (size_t i = 0; i < N_SHA256; i++)
-        snprintf(ret->sha256 + 2 * i, 3, "%02x", sha256[i]);
-    snprintf(ret->xxh3, sizeof(ret->xxh3), "%016" PRIx64, xxh3);
-    return 0;
-}
-
-/* ---- all of them ---- */
-
-/* Returns false when all are taken. Those whose result another one has are left out. */
-static bool take_next(struct job *job, size_t *ret_i)
-{
-    const size_t n = wfs_catalog_n_tensors(job->catalog);
-    bool has_one = false;
-    pthread_mutex_lock(&job->lock);
-    while (!has_one && job->n_taken < n && !job->is_stopped) {
-        *ret_i = job->n_taken++;
-        const size_t group = wfs_workload_group(job->workload, *ret_i);
-        has_one = group == 0 || job->firsts[group] == *ret_i + 1;
-    }
-    pthread_mutex_unlock(&job->lock);
-    return has_one;
-}
-
-/* After a failure none is taken any more; all before it have been, and are made. */
-static void *make_some(void *ctx)
-{
-    struct job *job = ctx;
-    struct reading reading = {.job = job};
-    for (size_t i; take_next(job, &i);) {
-        struct result *result = &job->results[i];
-        const int code = make_sums(&reading, wfs_catalog_tensor(job->catalog, i), &result->sums);
-        pthread_mutex_lock(&job->lock);
-        result->code = code;
-        result->is_ready = true;
-        if (code < 0)
-            job->n_taken = wfs_catalog_n_tensors(job->catalog);
-        pthread_cond_signal(&job->changed);
-        pthread_mutex_unlock(&job->lock);
-    }
-    return NULL;
-}
-
-/* Waits for the result of each tensor in turn. */
-static int visit_all(struct job *job, sums_visit visit, void *ctx,
-                     const struct wfs_tensor **ret_failed)
-{
-    int code = 0;
-    for (size_t i = 0; i < wfs_catalog_n_tensors(job->catalog) && code == 0; i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(job->catalog, i);
-        const size_t group = wfs_workload_group(job->workload, i);
-        const struct result *result = &job->results[group == 0 ? i : job->firsts[group] - 1];
-        pthread_mutex_lock(&job->lock);
-        while (!result->is_ready)
-            pthread_cond_wait(&job->changed, &job->lock);
-        pthread_mutex_unlock(&job->lock);
-        code = result->code;
-        if (code < 0)
-            *ret_failed = tensor;
-        else
-            code = visit(ctx, tensor, &result->sums);
-    }
-    return code;
-}
-
-static size_t count_threads(size_t n_tensors)
-{
-    cpu_set_t cpus;
-    const int n_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    const size_t n = n_cpus < N_THREADS_MAX ? (size_t)n_cpus : N_THREADS_MAX;
-    return n < n_tensors ? n : n_tensors;
-}
-
-static int run_threads(struct job *job, sums_visit visit, void *ctx,
-                       const struct wfs_tensor **ret_failed)
-{
-    pthread_t threads[N_THREADS_MAX];
-    const size_t n_threads = count_threads(wfs_catalog_n_tensors(job->catalog));
-    size_t n_started = 0;
-    while (n_started < n_threads && pthread_create(&threads[n_started], NULL, make_some, job) == 0)
-        n_started++;
-    if (n_started == 0)
-        make_some(job);
-    const int code = visit_all(job, visit, ctx, ret_failed);
-    pthread_mutex_lock(&job->lock);
-    job->is_stopped = true;
-    pthread_mutex_unlock(&job->lock);
-    while (n_started > 0)
-        pthread_join(threads[--n_started], NULL);
-    return code;
-}
-
-/*
- * Reads all tensors once, several at a time, those of a group of the workload once together, and
- * calls visit for each in the order of the catalog. Returns the first result that is not 0: of
- * visit, with *ret_failed NULL, or the negative errno of the tensor *ret_failed; -ENOMEM.
- */
-static int sums_make(const struct wfs_catalog *catalog, const struct wfs_workload *workload,
-                     struct progress *progress, sums_visit visit, void *ctx,
-                     const struct wfs_tensor **ret_failed)
-{
-    autofree struct result *results = calloc(wfs_catalog_n_tensors(catalog) + 1, sizeof(*results));
-    autofree size_t *firsts = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*firsts));
-    struct job job = {.catalog = catalog,
-                      .workload = workload,
-                      .progress = progress,
-                      .results = results,
-                      .firsts = firsts,
-                      .lock = PTHREAD_MUTEX_INITIALIZER,
-                      .changed = PTHREAD_COND_INITIALIZER};
-    *ret_failed = NULL;
-    if (results == NULL || firsts == NULL)
-        return -ENOMEM;
-    for (size_t i = wfs_catalog_n_tensors(catalog); i-- > 0;)
-        firsts[wfs_workload_group(workload, i)] = i + 1;
-    return run_threads(&job, visit, ctx, ret_failed);
-}
+enum { N_SHA256 = MANIFEST_N_SHA256 / 2 /* bytes */ };
 
 /* One source whose sums are made. */
 struct sum {
@@ -212,7 +46,49 @@ struct sum {
     const struct manifest *manifest;
     const struct manifest_part *part;
     uint64_t n_equal, n_different, n_missing, n_extra;
+    /* While they are made. */
+    const struct wfs_catalog *catalog;
+    struct progress progress;
+    struct pool pool;
 };
+
+/* ---- one tensor ---- */
+
+struct reading {
+    struct sum *sum;
+    struct sha256_ctx sha256;
+};
+
+static int add_piece(void *ctx, const void *bytes, size_t n_bytes)
+{
+    struct reading *reading = ctx;
+    sha256_update(&reading->sha256, n_bytes, bytes);
+    progress_add(&reading->sum->progress, n_bytes);
+    return reading->sum->pool.is_stopped ? -ECANCELED : 0;
+}
+
+static struct sum *sum_of(struct pool *pool)
+{
+    return (struct sum *)((char *)pool - offsetof(struct sum, pool));
+}
+
+static int make_sums(struct pool *pool, size_t i, void *result)
+{
+    uint64_t xxh3;
+    unsigned char sha256[N_SHA256];
+    struct sums *ret = result;
+    struct reading reading = {.sum = sum_of(pool)};
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(reading.sum->catalog, i);
+    sha256_init(&reading.sha256);
+    const int code = wfs_tensor_digest_and(NULL, tensor, add_piece, &reading, &xxh3);
+    if (code < 0)
+        return code;
+    sha256_digest(&reading.sha256, N_SHA256, sha256);
+    for (size_t k = 0; k < N_SHA256; k++)
+        snprintf(ret->sha256 + 2 * k, 3, "%02x", sha256[k]);
+    snprintf(ret->xxh3, sizeof(ret->xxh3), "%016" PRIx64, xxh3);
+    return 0;
+}
 
 /* ---- printing ---- */
 
@@ -255,9 +131,10 @@ static void json_line(struct json_out *json, const struct wfs_tensor *tensor,
     json_out_close(json);
 }
 
-static int print_sums(void *ctx, const struct wfs_tensor *tensor, const struct sums *sums)
+static int print_sums(struct pool *pool, size_t i, const void *sums)
 {
-    const struct sum *sum = ctx;
+    const struct sum *sum = sum_of(pool);
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(sum->catalog, i);
     int code = 0;
     if (sum->json != NULL)
         json_line(sum->json, tensor, sums);
@@ -311,9 +188,11 @@ static void print_difference(const struct sum *sum, const struct wfs_tensor *ten
     printf("%s%s\n", has_kind || has_content ? "" : "; ", has_content ? "" : "its content differs");
 }
 
-static int check_sums(void *ctx, const struct wfs_tensor *tensor, const struct sums *sums)
+static int check_sums(struct pool *pool, size_t i, const void *result)
 {
-    struct sum *sum = ctx;
+    struct sum *sum = sum_of(pool);
+    const struct sums *sums = result;
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(sum->catalog, i);
     struct manifest_line *line = manifest_find(sum->manifest, sum->part, tensor->key);
     if (line == NULL) {
         sum->n_extra++;
@@ -381,19 +260,23 @@ static void end(const struct sum *sum)
 static enum exit_code make_all(struct sum *sum, const struct wfs_catalog *catalog,
                                const struct wfs_workload *workload)
 {
-    const struct wfs_tensor *failed = NULL;
-    struct progress progress;
+    size_t failed = SIZE_MAX;
     int code = begin(sum);
-    progress_start(&progress, "reading", wfs_workload_n_shown(workload));
+    sum->catalog = catalog;
+    sum->pool = (struct pool){.workload = workload,
+                              .n = wfs_catalog_n_tensors(catalog),
+                              .n_result = sizeof(struct sums),
+                              .make = make_sums,
+                              .visit = sum->manifest != NULL ? check_sums : print_sums};
+    progress_start(&sum->progress, "reading", wfs_workload_n_shown(workload));
     if (code == 0)
-        code = sums_make(catalog, workload, &progress,
-                         sum->manifest != NULL ? check_sums : print_sums, sum, &failed);
-    progress_end(&progress);
+        code = pool_run(&sum->pool, &failed);
+    progress_end(&sum->progress);
     end(sum);
     if (code == -ENOMEM)
         return print_memory(sum->path);
-    if (code < 0 && failed != NULL)
-        return input_read_error(sum->path, failed, code);
+    if (code < 0 && failed != SIZE_MAX)
+        return input_read_error(sum->path, wfs_catalog_tensor(catalog, failed), code);
     return code < 0 ? EXIT_OUTPUT : EXIT_DONE; /* the line about the output comes at the end */
 }
 
