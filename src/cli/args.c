@@ -393,7 +393,8 @@ int args_run(const struct verb *verb, int argc, char **argv)
     exit_code = check_operands(&args);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    wrapping_start(verb->is_json || args_has(&args, "json") || args_has(&args, "null"));
+    wrapping_start(verb->is_json || args_has(&args, "json") || args_has(&args, "csv") ||
+                   args_has(&args, "null"));
     return verb->run(&args);
 }
 

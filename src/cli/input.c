@@ -36,12 +36,38 @@ void glob_done(struct glob *glob)
     free(glob->unescaped);
 }
 
+/* Returns whether a name is the key or one of the modules above it. */
+static bool is_at_or_above(const char *name, const char *key)
+{
+    const size_t n = strlen(name);
+    return n > 0 ? strncmp(name, key, n) == 0 && (key[n] == '\0' || key[n] == '.') : *key == '\0';
+}
+
 bool glob_matches(struct glob *glob, const char *key)
 {
-    const bool matches = strcmp(glob->text, key) == 0 || fnmatch(glob->text, key, 0) == 0 ||
-                         (glob->unescaped != NULL && strcmp(glob->unescaped, key) == 0);
+    const bool matches = is_at_or_above(glob->text, key) || fnmatch(glob->text, key, 0) == 0 ||
+                         (glob->unescaped != NULL && is_at_or_above(glob->unescaped, key));
     glob->has_matched |= matches;
     return matches;
+}
+
+bool *input_select(const struct wfs_catalog *catalog, const struct args *args, size_t n_skipped,
+                   const char **ret_unmatched)
+{
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    bool *marks = calloc(n + 1, sizeof(*marks));
+    if (marks == NULL)
+        return NULL;
+    for (size_t j = args->n_operands; j-- > n_skipped;) {
+        cleanup(glob_done) struct glob glob = glob_of(args->operands[j]);
+        for (size_t i = 0; i < n; i++)
+            marks[i] |= glob_matches(&glob, wfs_catalog_tensor(catalog, i)->key);
+        if (!glob.has_matched)
+            *ret_unmatched = args->operands[j];
+    }
+    if (args->n_operands == n_skipped)
+        memset(marks, true, n);
+    return marks;
 }
 
 /* ---- suggestions ---- */
@@ -216,14 +242,22 @@ char *input_unescape(const char *name)
     return copy;
 }
 
+static const struct wfs_tensor *find_typed(const struct wfs_catalog *catalog, const char *key)
+{
+    const struct wfs_tensor *tensor = wfs_catalog_find(catalog, key);
+    autofree char *unescaped = tensor == NULL ? input_unescape(key) : NULL;
+    return unescaped == NULL ? tensor : wfs_catalog_find(catalog, unescaped);
+}
+
+bool input_has(const struct wfs_catalog *catalog, const char *key)
+{
+    return find_typed(catalog, key) != NULL;
+}
+
 enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, const char *key,
                           const struct wfs_tensor **ret)
 {
-    *ret = wfs_catalog_find(catalog, key);
-    if (*ret == NULL) {
-        autofree char *unescaped = input_unescape(key);
-        *ret = unescaped == NULL ? NULL : wfs_catalog_find(catalog, unescaped);
-    }
+    *ret = find_typed(catalog, key);
     if (*ret != NULL)
         return EXIT_DONE;
     const struct input_near near = input_suggest(catalog, key, false);

@@ -47,12 +47,23 @@ struct glob {
 struct glob glob_of(const char *text);
 void glob_done(struct glob *glob);
 
-/* Returns whether it matches the whole key, or is the key, also as it is printed. '*' matches dots
- * too. */
+/* Returns whether it matches the whole key, or is the key or a module above it, also as these are
+ * printed. '*' matches dots too. */
 bool glob_matches(struct glob *glob, const char *key);
+
+/*
+ * Returns the marks of the tensors that the operands from n_skipped on choose, all if there are
+ * none: malloc'ed, or NULL when out of memory. *ret_unmatched is the first glob without a match, or
+ * NULL.
+ */
+bool *input_select(const struct wfs_catalog *catalog, const struct args *args, size_t n_skipped,
+                   const char **ret_unmatched);
 
 /* Returns the name whose printed form the text is, malloc'ed, or NULL when out of memory. */
 char *input_unescape(const char *name);
+
+/* Returns whether a tensor has that key, as it is or as it is printed. */
+bool input_has(const struct wfs_catalog *catalog, const char *key);
 
 /* Finds the tensor with that key, as it is or as it is printed, or prints a line with the nearest
  * keys: EXIT_NO_MATCH. */

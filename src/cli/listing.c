@@ -359,27 +359,6 @@ static int draw_tree(struct key_tree *tree, const struct style *style)
 
 /* ---- ls ---- */
 
-/* Returns the marks of the selected tensors, malloc'ed, or NULL; *ret_unmatched is the first glob
- * without a match, or NULL. */
-static bool *select_tensors(const struct wfs_catalog *catalog, const struct args *args,
-                            const char **ret_unmatched)
-{
-    const size_t n = wfs_catalog_n_tensors(catalog);
-    bool *is_wanted = calloc(n + 1, sizeof(*is_wanted));
-    if (is_wanted == NULL)
-        return NULL;
-    for (size_t j = args->n_operands; j-- > 1;) {
-        cleanup(glob_done) struct glob glob = glob_of(args->operands[j]);
-        for (size_t i = 0; i < n; i++)
-            is_wanted[i] |= glob_matches(&glob, wfs_catalog_tensor(catalog, i)->key);
-        if (!glob.has_matched)
-            *ret_unmatched = args->operands[j];
-    }
-    if (args->n_operands == 1)
-        memset(is_wanted, true, n);
-    return is_wanted;
-}
-
 /* Equal layers are folded for people, and where only some levels are drawn. */
 static enum exit_code choose_style(const struct args *args, struct style *ret)
 {
@@ -422,7 +401,7 @@ static enum exit_code run_ls(const struct args *args)
     if (exit_code != EXIT_DONE)
         return exit_code;
     const char *unmatched = NULL;
-    autofree bool *is_wanted = select_tensors(catalog, args, &unmatched);
+    autofree bool *is_wanted = input_select(catalog, args, 1, &unmatched);
     auto_listing struct listing listing = {0};
     if (is_wanted == NULL || !listing_init(&listing, catalog, is_wanted, args))
         return print_memory(args->operands[0]);

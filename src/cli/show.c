@@ -6,6 +6,7 @@
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/progress.h"
+#include "cli/survey.h"
 #include "cli/values.h"
 #include "program/print.h"
 #include "program/terminal.h"
@@ -251,11 +252,9 @@ struct view {
     const struct wish *wish;
     const struct wfs_tensor *tensor;
     const char *scale; /* key of the tensor with its scales, which are not applied; NULL: none */
-    bool has_stats;    /* the elements are numbers */
-    bool has_percentiles, has_histogram;
+    struct values_summary numbers;
+    bool has_percentiles;
     double percentiles[PERCENTILES_N];
-    struct wfs_stats stats;
-    uint64_t counts[VALUES_N_BINS];
     struct edges rows, columns;
     char corners[2 * N_EDGE][2 * N_EDGE][VALUES_TEXT_MAX];
 };
@@ -293,76 +292,26 @@ static int read_corners(struct view *view)
     return result;
 }
 
-/* Reads statistics of elements that are numbers. */
-static int read_stats(struct view *view, struct progress *progress)
-{
-    const struct wfs_tensor *tensor = view->tensor;
-    int result = wfs_tensor_stats(NULL, tensor, &view->stats);
-    progress_add(progress, tensor->n_bytes);
-    view->has_stats = result == 0;
-    if (result < 0 || wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_BOOL ||
-        view->stats.min >= view->stats.max)
-        return result;
-    result = values_histogram(tensor, &view->stats, view->counts);
-    progress_add(progress, tensor->n_bytes);
-    view->has_histogram = result == 0;
-    if (result == 0 && view->wish->has_percentiles) {
-        result = percentiles_find(tensor, view->stats.n_finite, view->percentiles);
-        view->has_percentiles = result == 0;
-    }
-    return result;
-}
-
 /* Reads everything that needs the bytes, before anything is printed. */
 static int measure(struct view *view)
 {
-    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)view->tensor->dtype);
     const unsigned n_passes =
         2 + (view->wish->has_percentiles ? percentiles_n_passes(view->tensor) : 0);
     struct progress progress;
     int result = read_corners(view);
-    if (result < 0 || kind == WFS_KIND_COMPLEX || kind == WFS_KIND_BITS)
+    if (result < 0)
         return result;
     progress_start(&progress, "reading", view->tensor->n_bytes * n_passes);
-    result = read_stats(view, &progress);
+    result = values_summarise(view->tensor, &progress, &view->numbers);
+    if (result == 0 && view->wish->has_percentiles && view->numbers.has_histogram) {
+        result = percentiles_find(view->tensor, view->numbers.stats.n_finite, view->percentiles);
+        view->has_percentiles = result == 0;
+    }
     progress_end(&progress);
     return result;
 }
 
 /* ---- JSON ---- */
-
-static void json_stats(struct json_out *out, const struct view *view)
-{
-    const struct wfs_stats *stats = &view->stats;
-    if (!view->has_stats) {
-        json_out_text(out, "stats", NULL);
-        return;
-    }
-    const bool has_any = stats->n_finite > 0;
-    json_out_open_object(out, "stats");
-    json_out_double(out, "min", has_any ? stats->min : NAN);
-    json_out_double(out, "max", has_any ? stats->max : NAN);
-    json_out_double(out, "mean", has_any ? stats->mean : NAN);
-    json_out_double(out, "std", has_any ? stats->std : NAN);
-    json_out_u64(out, "finite", stats->n_finite);
-    json_out_u64(out, "zero", stats->n_zero);
-    json_out_u64(out, "nan", stats->n_nan);
-    json_out_u64(out, "positive_inf", stats->n_positive_inf);
-    json_out_u64(out, "negative_inf", stats->n_negative_inf);
-    json_out_close(out);
-}
-
-static void json_histogram(struct json_out *out, const struct view *view)
-{
-    if (!view->has_histogram) {
-        json_out_text(out, "histogram", NULL);
-        return;
-    }
-    json_out_open_array(out, "histogram");
-    for (size_t i = 0; i < VALUES_N_BINS; i++)
-        json_out_u64(out, NULL, view->counts[i]);
-    json_out_close(out);
-}
 
 static void json_percentiles(struct json_out *out, const struct view *view)
 {
@@ -411,9 +360,8 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
     if (slice != NULL) {
         code = slice_put_json(slice, out);
     } else {
-        json_stats(out, view);
+        values_put_json(out, &view->numbers);
         json_percentiles(out, view);
-        json_histogram(out, view);
         json_corners(out, view);
     }
     json_out_close(out);
@@ -424,7 +372,7 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
 
 static void print_stats(const struct view *view)
 {
-    const struct wfs_stats *stats = &view->stats;
+    const struct wfs_stats *stats = &view->numbers.stats;
     char min[VALUES_TEXT_MAX], max[VALUES_TEXT_MAX];
     values_format_number(view->tensor, stats->min, min);
     values_format_number(view->tensor, stats->max, max);
@@ -462,45 +410,36 @@ static void print_percentiles(const struct view *view)
     putchar('\n');
 }
 
-static uint64_t most_of(const struct view *view)
+/* A bin is one character between the least and the largest number. -ENOMEM. */
+static int print_short_histogram(const struct view *view)
 {
-    uint64_t most = 1;
-    for (size_t i = 0; i < VALUES_N_BINS; i++)
-        most = view->counts[i] > most ? view->counts[i] : most;
-    return most;
-}
-
-/* A bin is one character between the least and the largest number. */
-static void print_short_histogram(const struct view *view)
-{
-    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    enum { N_LEVELS = sizeof(levels) / sizeof(levels[0]) };
-    const uint64_t most = most_of(view);
+    autostrbuf struct strbuf spark = {0};
     char min[VALUES_TEXT_MAX], max[VALUES_TEXT_MAX];
-    format_short(view, view->stats.min, min);
-    format_short(view, view->stats.max, max);
-    printf("histogram: %s ", min);
-    for (size_t i = 0; i < VALUES_N_BINS; i++) {
-        const double share = (double)view->counts[i] / (double)most;
-        const size_t level = (size_t)(share * (N_LEVELS - 1));
-        fputs(view->counts[i] == 0 ? " " : levels[level], stdout);
-    }
-    printf(" %s\n", max);
+    format_short(view, view->numbers.stats.min, min);
+    format_short(view, view->numbers.stats.max, max);
+    values_add_spark(&spark, view->numbers.counts, VALUES_N_BINS);
+    if (spark.has_failed)
+        return -ENOMEM;
+    printf("histogram: %s %s %s\n", min, spark.bytes, max);
+    return 0;
 }
 
 static void print_histogram(const struct view *view)
 {
     enum { N_WIDTH = 40 };
-    const struct wfs_stats *stats = &view->stats;
-    const uint64_t most = most_of(view);
+    const struct wfs_stats *stats = &view->numbers.stats;
+    const uint64_t *counts = view->numbers.counts;
+    uint64_t most = 1;
+    for (size_t i = 0; i < VALUES_N_BINS; i++)
+        most = counts[i] > most ? counts[i] : most;
     puts("histogram:");
     for (size_t i = 0; i < VALUES_N_BINS; i++) {
         const double part = (double)i / VALUES_N_BINS;
         const double from = stats->min * (1 - part) + stats->max * part;
-        const double share = (double)view->counts[i] / (double)most;
-        const int width = view->counts[i] > 0 ? (int)(share * (N_WIDTH - 1)) + 1 : 0;
+        const double share = (double)counts[i] / (double)most;
+        const int width = counts[i] > 0 ? (int)(share * (N_WIDTH - 1)) + 1 : 0;
         printf("  from %-12.5g %-*.*s %" PRIu64 "\n", from, N_WIDTH, width,
-               "########################################", view->counts[i]);
+               "########################################", counts[i]);
     }
 }
 
@@ -560,17 +499,19 @@ static void print_description(const struct view *view)
     print_scale(view);
 }
 
-static void print_view(const struct view *view)
+static int print_view(const struct view *view)
 {
+    int code = 0;
     print_description(view);
-    if (view->has_stats)
+    if (view->numbers.has_stats)
         print_stats(view);
     print_percentiles(view);
-    if (view->has_histogram && view->wish->has_long_histogram)
+    if (view->numbers.has_histogram && view->wish->has_long_histogram)
         print_histogram(view);
-    else if (view->has_histogram)
-        print_short_histogram(view);
+    else if (view->numbers.has_histogram)
+        code = print_short_histogram(view);
     print_corners(view);
+    return code;
 }
 
 /* ---- the verb ---- */
@@ -594,7 +535,7 @@ static enum exit_code show(const struct wish *wish, const struct wfs_tensor *ten
         puts("values:");
         code = slice_print(&slice);
     } else if (code == 0) {
-        print_view(&view);
+        code = print_view(&view);
     }
     if (code == -ENOMEM)
         return print_memory(wish->path);
@@ -653,6 +594,42 @@ static size_t choose_edge(size_t n_screen)
     return n;
 }
 
+/* Whether each KEY is the whole key of a tensor; then they are shown one by one. */
+static bool are_whole(const struct args *args, const struct wfs_catalog *catalog)
+{
+    bool is_whole = args->n_operands > 1;
+    for (size_t i = 1; i < args->n_operands && is_whole; i++)
+        is_whole = input_has(catalog, args->operands[i]);
+    return is_whole;
+}
+
+/* Returns an option that was given and that is about one tensor, or NULL. */
+static const char *option_of_one(const struct args *args)
+{
+    static const char *const names[] = {"slice", "histogram", "percentiles"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (args_has(args, names[i]))
+            return names[i];
+    }
+    return NULL;
+}
+
+/* A table of the tensors that are named, or of all. */
+static enum exit_code show_table(const struct wish *wish, const struct args *args)
+{
+    const char *unmatched = NULL;
+    const struct wfs_tensor *none;
+    autofree bool *marks = input_select(wish->catalog, args, 1, &unmatched);
+    if (marks == NULL)
+        return print_memory(wish->path);
+    if (unmatched != NULL)
+        return input_find(wish->catalog, wish->path, unmatched, &none);
+    const char *of_one = option_of_one(args);
+    if (of_one != NULL)
+        return print_error(EXIT_USAGE, NULL, "--%s needs the whole key of a tensor", of_one);
+    return survey_print(args, wish->catalog, marks);
+}
+
 static enum exit_code run_show(const struct args *args)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
@@ -666,22 +643,41 @@ static enum exit_code run_show(const struct args *args)
         .slice = args_value(args, "slice"),
         .n_edge = choose_edge(n_screen),
     };
-    enum exit_code exit_code = input_load(args, wish.path, &catalog);
+    const char *of_one = option_of_one(args);
+    if (of_one != NULL && args->n_operands == 1)
+        return print_error(EXIT_USAGE, NULL,
+                           "missing KEY, which --%s needs; usage: weightfs show SOURCE KEY...",
+                           of_one);
+    enum exit_code exit_code = survey_check(args);
+    if (exit_code == EXIT_DONE)
+        exit_code = input_load(args, wish.path, &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
     wish.catalog = catalog;
-    return exit_code == EXIT_DONE ? show_all(&wish, args) : exit_code;
+    const bool is_listed = args_has(args, "csv") || args_has(args, "sort") ||
+                           args_has(args, "fold") || args_has(args, "no-fold");
+    return are_whole(args, catalog) && !is_listed ? show_all(&wish, args) : show_table(&wish, args);
 }
 
 const struct verb verb_show = {
-    .operands = "SOURCE KEY...",
-    .text = "Print dtype, shape, statistics and a histogram of tensors, and the values at the\n"
-            "corners of their first matrix. Statistics, percentiles and histogram ignore NaN\n"
-            "and infinities. With --slice, print the elements of a part instead, which is\n"
-            "spelled as in numpy: 0, -1, 0:4, ::2, with commas between dimensions.",
+    .operands = "SOURCE [GLOB...]",
+    .text = "Print a table of the statistics of all tensors, or of those that a GLOB or the\n"
+            "name of a module chooses. On a terminal, equal layers are one line: the mean of\n"
+            "their std with the largest deviation from it, and in which of them NaN is. Of\n"
+            "a tensor that is named whole, print dtype, shape, statistics and a histogram,\n"
+            "and the values at the corners of its first matrix. Statistics, percentiles and\n"
+            "histogram ignore NaN and infinities. With --slice, print the elements of a part\n"
+            "instead, which is spelled as in numpy: 0, -1, 0:4, ::2, with commas between\n"
+            "dimensions.",
     .has_source = true,
-    .options = {{"histogram", NULL, "on a terminal too, a line for each bin"},
+    .options = {{"csv", NULL, "print the table as CSV"},
+                {"fold", NULL, "in pipes too, one line for equal layers"},
+                {"histogram", NULL, "on a terminal too, a line for each bin"},
                 {"json", NULL, "print one JSON object, for several KEYs a list"},
                 {"large", NULL, INPUT_LARGE_HELP},
+                {"no-fold", NULL, "a line for each tensor"},
                 {"percentiles", NULL, "in pipes too, print percentiles"},
-                {"slice", "RANGES", "print the elements of a slice, such as 0:4,:"}},
+                {"slice", "RANGES", "print the elements of a slice, such as 0:4,:"},
+                {"sort", "ORDER", "by key, size, min, max, mean, std, zeros or nan"}},
     .run = run_show,
 };

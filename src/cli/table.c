@@ -15,17 +15,43 @@
 
 enum { N_GAP = 2 }; /* columns between two columns */
 
+/* Writes a field of a line of CSV, of column i. A number is not protected from spreadsheets. */
+static void write_field(struct table *table, size_t i, const char *text)
+{
+    autostrbuf struct strbuf field = {0};
+    char *end;
+    strtod(text, &end);
+    const bool is_number = *end == '\0' && end != text;
+    size_t n_last = table->n_columns;
+    while (n_last > 0 && table->columns[n_last - 1].member == NULL)
+        n_last--;
+    if (is_number)
+        strbuf_puts(&field, text);
+    else
+        strbuf_cell(&field, text, ',');
+    if (field.has_failed)
+        strbuf_fail(&table->cells);
+    else
+        printf("%s%s", field.bytes != NULL ? field.bytes : "", i + 1 < n_last ? "," : "\n");
+}
+
 void table_start(struct table *table, const struct table_column *columns, size_t n_columns,
                  const struct args *args)
 {
     *table = (struct table){.columns = columns, .n_columns = n_columns};
     table->n_screen = screen_width(STDOUT_FILENO);
     table->has_colour = screen_has_colour(STDOUT_FILENO);
-    table->form = args_has(args, "null") ? TABLE_NUL
-                  : table->n_screen == 0 ? TABLE_TABS
-                                         : TABLE_SCREEN;
+    table->form = args_has(args, "null")  ? TABLE_NUL
+                  : args_has(args, "csv") ? TABLE_CSV
+                  : table->n_screen == 0  ? TABLE_TABS
+                                          : TABLE_SCREEN;
     table->is_human =
-        args_has(args, "human") || (table->form == TABLE_SCREEN && !args_has(args, "bytes"));
+        table->form != TABLE_CSV &&
+        (args_has(args, "human") || (table->form == TABLE_SCREEN && !args_has(args, "bytes")));
+    for (size_t i = 0; table->form == TABLE_CSV && i < n_columns; i++) {
+        if (columns[i].member != NULL)
+            write_field(table, i, columns[i].member);
+    }
     if (table->form != TABLE_SCREEN)
         return;
     table->widths = calloc(n_columns, sizeof(*table->widths));
@@ -74,6 +100,9 @@ void table_text(struct table *table, enum screen_colour colour, const char *text
     if (table->form == TABLE_JSON) {
         if (column->member != NULL && (text != NULL || !column->is_optional))
             json_out_text(table->json, column->member, text);
+    } else if (table->form == TABLE_CSV) {
+        if (column->member != NULL)
+            write_field(table, (size_t)(column - table->columns), text != NULL ? text : "");
     } else if (table->form != TABLE_SCREEN && column->heading != NULL) {
         write_cell(table, colour, shown);
     } else if (table->widths != NULL && column->heading != NULL) {
@@ -249,11 +278,39 @@ static const char *print_row(const struct table *table, const char *cells, size_
     return cells;
 }
 
+/* Takes the columns off the screen that have one text in two rows or more. */
+static void leave_equal(struct table *table)
+{
+    autofree const char **firsts = calloc(table->n_columns, sizeof(*firsts));
+    autofree bool *differs = calloc(table->n_columns, sizeof(*differs));
+    const char *cell = table->cells.bytes;
+    if (firsts == NULL || differs == NULL) {
+        strbuf_fail(&table->left);
+        return;
+    }
+    for (size_t i = 0; i < table->n_cells; i++) {
+        const size_t column = i % table->n_columns;
+        if (i < table->n_columns)
+            firsts[column] = cell + 1;
+        differs[column] = differs[column] || strcmp(firsts[column], cell + 1) != 0;
+        cell += strlen(cell + 1) + 2;
+    }
+    for (size_t i = 0; table->n_cells > table->n_columns && i < table->n_columns; i++) {
+        if (!table->columns[i].leaves_equal || differs[i] || table->widths[i] == 0)
+            continue;
+        strbuf_printf(&table->left, "%s%s %s",
+                      table->left.n_bytes > 0 ? ", " : "in all rows: ", table->columns[i].heading,
+                      firsts[i]);
+        table->widths[i] = 0;
+    }
+}
+
 int table_print(struct table *table)
 {
     bool has_failed = table->cells.has_failed;
     if (table->form != TABLE_SCREEN || table->n_cells == 0 || has_failed)
         return has_failed ? -ENOMEM : 0;
+    leave_equal(table);
     for (size_t i = 0; i < table->n_columns; i++) {
         const size_t n_heading =
             table->widths[i] > 0 ? screen_columns(table->columns[i].heading) : 0;
@@ -266,6 +323,9 @@ int table_print(struct table *table)
     const char *cells = table->cells.bytes;
     for (size_t i = 0; i < table->n_cells && !has_failed && !ferror(stdout); i += table->n_columns)
         cells = print_row(table, cells, n_shown, &has_failed);
+    if (table->left.n_bytes > 0 && !table->left.has_failed)
+        puts(table->left.bytes);
+    has_failed = has_failed || table->left.has_failed;
     int n_hidden = 0;
     for (size_t i = n_shown; i < table->n_columns; i++)
         n_hidden += table->widths[i] > 0;
@@ -282,5 +342,6 @@ void table_done(struct table *table)
 {
     free(table->widths);
     strbuf_done(&table->cells);
+    strbuf_done(&table->left);
     table->widths = NULL;
 }

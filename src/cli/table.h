@@ -2,7 +2,7 @@
 /*
  * A table on stdout. On a terminal: columns aligned by display width, under a heading, cut with "…"
  * so that no line is wider than the terminal. Elsewhere: the exact cells with tabs between them, as
- * they come. Or as JSON, an object for each row.
+ * they come. Or as CSV, or as JSON, an object for each row.
  *
  *     static const struct table_column columns[] = {{.heading = "key", .n_least = 8,
  *                                                    .cut = CUT_MIDDLE},
@@ -30,6 +30,7 @@ struct table_column {
     const char *member;  /* its name in JSON; NULL: not there */
     bool is_optional;    /* not there either where the row has none */
     bool is_right;       /* aligned to the right */
+    bool leaves_equal;   /* leaves a screen where it is the same in all rows, for a line below */
     size_t n_least;      /* columns that are left when the terminal is narrow; 0: all */
     enum screen_cut cut;
 };
@@ -38,6 +39,7 @@ enum table_form {
     TABLE_SCREEN,
     TABLE_TABS, /* cells escaped, lines end with a line feed */
     TABLE_NUL,  /* cells as they are, lines end with a NUL */
+    TABLE_CSV,  /* the columns that have a member, below their names */
     TABLE_JSON,
 };
 
@@ -47,7 +49,8 @@ struct table {
     /* Private. */
     const struct table_column *columns;
     size_t n_columns;
-    size_t *widths; /* of the widest cell of each column; later of the column */
+    size_t *widths;     /* of the widest cell of each column; later of the column */
+    struct strbuf left; /* the line about columns that have left */
     struct json_out *json;
     struct strbuf cells; /* of the terminal: a byte for the colour, text, NUL */
     size_t n_cells;
@@ -56,8 +59,8 @@ struct table {
 };
 
 /*
- * The form follows from stdout and the options --null, --human and --bytes. Nothing fails before
- * table_print.
+ * The form follows from stdout and the options --null, --csv, --human and --bytes. Nothing fails
+ * before table_print.
  */
 void table_start(struct table *table, const struct table_column *columns, size_t n_columns,
                  const struct args *args);
@@ -77,7 +80,8 @@ void table_exact(struct table *table, const uint64_t *n); /* without a unit */
 void table_bar(struct table *table, enum screen_colour colour, double share, size_t n_columns);
 
 /*
- * Prints the rows on a terminal, without columns that are empty. Returns how many columns at the
+ * Prints the rows on a terminal, without columns that are empty, and a line about those that have
+ * left. Returns how many columns at the
  * end had no room, or -ENOMEM.
  */
 int table_print(struct table *table);

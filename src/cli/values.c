@@ -199,12 +199,76 @@ static void count_bins(void *ctx, const double *numbers, size_t n,
     }
 }
 
-int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
-                     uint64_t counts[VALUES_N_BINS])
+/* Counts the finite elements in equal bins from min to max. */
+static int make_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
+                          uint64_t counts[VALUES_N_BINS])
 {
     struct bins bins = {stats, counts};
     memset(counts, 0, VALUES_N_BINS * sizeof(counts[0]));
     return scan_all(tensor, count_bins, &bins);
+}
+
+/* ---- summaries ---- */
+
+int values_summarise(const struct wfs_tensor *tensor, struct progress *progress,
+                     struct values_summary *ret)
+{
+    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)tensor->dtype);
+    *ret = (struct values_summary){0};
+    int code = wfs_tensor_stats(NULL, tensor, &ret->stats);
+    if (code == -EOPNOTSUPP)
+        return 0;
+    progress_add(progress, tensor->n_bytes);
+    ret->has_stats = code == 0;
+    if (code < 0 || kind == WFS_KIND_BOOL || ret->stats.min >= ret->stats.max)
+        return code;
+    code = make_histogram(tensor, &ret->stats, ret->counts);
+    progress_add(progress, tensor->n_bytes);
+    ret->has_histogram = code == 0;
+    return code;
+}
+
+static void put_stats(struct json_out *out, const struct wfs_stats *stats)
+{
+    const bool has_any = stats->n_finite > 0;
+    json_out_open_object(out, "stats");
+    json_out_double(out, "min", has_any ? stats->min : NAN);
+    json_out_double(out, "max", has_any ? stats->max : NAN);
+    json_out_double(out, "mean", has_any ? stats->mean : NAN);
+    json_out_double(out, "std", has_any ? stats->std : NAN);
+    json_out_u64(out, "finite", stats->n_finite);
+    json_out_u64(out, "zero", stats->n_zero);
+    json_out_u64(out, "nan", stats->n_nan);
+    json_out_u64(out, "positive_inf", stats->n_positive_inf);
+    json_out_u64(out, "negative_inf", stats->n_negative_inf);
+    json_out_close(out);
+}
+
+void values_put_json(struct json_out *out, const struct values_summary *summary)
+{
+    if (summary->has_stats)
+        put_stats(out, &summary->stats);
+    else
+        json_out_text(out, "stats", NULL);
+    if (summary->has_histogram)
+        json_out_u64s(out, "histogram", summary->counts, VALUES_N_BINS);
+    else
+        json_out_text(out, "histogram", NULL);
+}
+
+void values_add_spark(struct strbuf *out, const uint64_t counts[VALUES_N_BINS], size_t n_columns)
+{
+    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    enum { N_LEVELS = sizeof(levels) / sizeof(levels[0]) };
+    uint64_t sums[VALUES_N_BINS] = {0}, most = 1;
+    for (size_t i = 0; i < VALUES_N_BINS; i++)
+        sums[i * n_columns / VALUES_N_BINS] += counts[i];
+    for (size_t i = 0; i < n_columns; i++)
+        most = sums[i] > most ? sums[i] : most;
+    for (size_t i = 0; i < n_columns; i++) {
+        const double share = (double)sums[i] / (double)most;
+        strbuf_puts(out, sums[i] == 0 ? " " : levels[(size_t)(share * (N_LEVELS - 1))]);
+    }
 }
 
 /* ---- percentiles ---- */

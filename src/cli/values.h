@@ -5,8 +5,12 @@
 #ifndef WFS_VALUES_H
 #define WFS_VALUES_H
 
-#include <weightfs/workload.h>
+#include "cli/progress.h"
+
+#include <weightfs/json_out.h>
+#include <weightfs/strbuf.h>
 #include <weightfs/tensor.h>
+#include <weightfs/workload.h>
 
 #define VALUES_TEXT_MAX 80
 #define VALUES_N_BINS 16
@@ -32,9 +36,25 @@ void values_format_number(const struct wfs_tensor *tensor, double number,
  */
 uint64_t values_n_elems(const struct wfs_tensor *tensor);
 
-/* Counts the finite elements in equal bins from min to max. -EIO, -ENOMEM. */
-int values_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
-                     uint64_t counts[VALUES_N_BINS]);
+/* What is counted in one tensor. */
+struct values_summary {
+    bool has_stats; /* the elements are numbers */
+    bool has_histogram;
+    struct wfs_stats stats;
+    uint64_t counts[VALUES_N_BINS];
+};
+
+/* Reads a tensor twice; what does not hold numbers has no statistics, BOOL and what is constant no
+ * histogram. -EIO, -ENOMEM. */
+int values_summarise(const struct wfs_tensor *tensor, struct progress *progress,
+                     struct values_summary *ret);
+
+/* Puts the members "stats" and "histogram", each null where there is none. */
+void values_put_json(struct json_out *out, const struct values_summary *summary);
+
+/* Adds a histogram as n_columns characters of eighths of blocks; n_columns divides VALUES_N_BINS.
+ */
+void values_add_spark(struct strbuf *out, const uint64_t counts[VALUES_N_BINS], size_t n_columns);
 
 /* ---- percentiles: exact, in memory that does not depend on the size of a tensor ---- */
 

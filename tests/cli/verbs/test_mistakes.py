@@ -71,7 +71,7 @@ ROWS = [
     ('find w f', EXIT_SOURCE, 'w: cannot open it: No such file or directory; SOURCE comes first: weightfs find SOURCE WHAT...'),
     ('ls f p.pth', EXIT_RULES, "f: no key matches 'p.pth', which is a file: only the first operand is a source"),
     ('show f *ight', EXIT_RULES, "f: no tensor has the key '*ight'; this verb takes whole keys, and 'weightfs ls SOURCE GLOB' finds them"),
-    ('show --slice f w', EXIT_USAGE, "missing KEY ('f' is the value of --slice); usage: weightfs show SOURCE KEY..."),
+    ('show --slice f w', EXIT_USAGE, "missing KEY, which --slice needs; usage: weightfs show SOURCE KEY..."),
     ('ls --tree --depth f', EXIT_USAGE, "missing SOURCE ('f' is the value of --depth); usage: weightfs ls SOURCE [GLOB...]"),
     ('extract -d f', EXIT_USAGE, "missing SOURCE ('f' is the value of -d); usage: weightfs extract SOURCE [GLOB...]"),
     ('convert f -o x.pth', EXIT_USAGE, "unknown option '-o'; usage: weightfs convert SOURCE TARGET"),

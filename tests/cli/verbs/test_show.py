@@ -152,7 +152,6 @@ def test_several_keys(small):
     both = json.loads(weightfs('show', '--json', small, 'a.b.bias', 'step').stdout)
     assert both == [json.loads(weightfs('show', '--json', small, key).stdout) for key in ('a.b.bias', 'step')]
     assert weightfs('show', small, 'a.b.bias', 'nosuch', code=EXIT_RULES).stdout == ''
-    weightfs('show', small, code=EXIT_USAGE)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ ROWS = {
     'ls': ['{odd}', '-l {odd}', '--tree {pth}', '--sort=size {bpk} *'],
     'find': ['{odd} e', '{pth} bytes>1', '-l {bpk} rank==1'],
     'info': ['{odd}', '{pth}', '{bpk}', '{named}'],
-    'show': ['{odd} {long} {wide}', '--slice 0:2 {odd} {long}', '--histogram {pth} plain.weight'],
+    'show': ['{odd}', '--sort std {odd}', '{odd} {long} {wide}', '--slice 0:2 {odd} {long}', '--histogram {pth} plain.weight'],
     'check': ['--values {odd}', '--values {pth}'],
     'sum': ['{odd}', '--check {sums} {odd}', '--check {sums} {other}'],
     'convert': ['{pth} {new}.safetensors', '--ties=drop --remap s/plain/{long}/ {named} {new}.safetensors', '{odd} {new}/ --format=dcp'],
