@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Four factors are taken at a time, so that a sum is loaded and stored once for four of them; the
- * parentheses keep the order of one at a time.
+ * parentheses keep the order of one at a time. Functions with clones are static: clang gives others
+ * a name of their own.
  */
 #include "compute/kernel.h"
 
 #include <string.h>
 
-CAST_CLONES void kernel_multiply(const double *left, size_t n_rank, const double *right,
+CAST_CLONES static void multiply(const double *left, size_t n_rank, const double *right,
                                  size_t n_step, size_t n, double *restrict to)
 {
     memset(to, 0, n * sizeof(*to));
@@ -25,33 +26,64 @@ CAST_CLONES void kernel_multiply(const double *left, size_t n_rank, const double
     }
 }
 
-CAST_CLONES void kernel_add(double *restrict to, double scale, const double *from, size_t n)
+CAST_CLONES static void add(double *restrict to, double scale, const double *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = to[i] + scale * from[i];
 }
 
-CAST_CLONES void kernel_towards(double *restrict to, double scale, const double *from,
+CAST_CLONES static void towards(double *restrict to, double scale, const double *from,
                                 const double *base, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = to[i] + scale * (from[i] - base[i]);
 }
 
-CAST_CLONES void kernel_scale(double *to, double scale, size_t n)
+CAST_CLONES static void scale_all(double *to, double scale, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = to[i] * scale;
 }
 
-CAST_CLONES void kernel_product(double *restrict to, const double *from, size_t n)
+CAST_CLONES static void product(double *restrict to, const double *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = to[i] * from[i];
 }
 
-CAST_CLONES void kernel_add_squares(double *restrict sums, const double *from, size_t n)
+CAST_CLONES static void add_squares(double *restrict sums, const double *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         sums[i] = sums[i] + from[i] * from[i];
+}
+
+void kernel_multiply(const double *left, size_t n_rank, const double *right, size_t n_step,
+                     size_t n, double *to)
+{
+    multiply(left, n_rank, right, n_step, n, to);
+}
+
+void kernel_add(double *to, double scale, const double *from, size_t n)
+{
+    add(to, scale, from, n);
+}
+
+void kernel_towards(double *to, double scale, const double *from, const double *base, size_t n)
+{
+    towards(to, scale, from, base, n);
+}
+
+void kernel_scale(double *to, double scale, size_t n)
+{
+    scale_all(to, scale, n);
+}
+
+void kernel_product(double *to, const double *from, size_t n)
+{
+    product(to, from, n);
+}
+
+void kernel_add_squares(double *sums, const double *from, size_t n)
+{
+    add_squares(sums, from, n);
 }
