@@ -206,13 +206,13 @@ static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)
     for (size_t i = 0; i < fit->n_items; i++) {
         if (fit->items[i].kind != kind)
             continue;
-        if (n == 0)
-            printf(kind == WFS_FIT_VALUE && has_room
-                       ? "left out, because a new file gets only tensors, numbers and edited values"
-                       : kinds[kind].reason,
-                   commit->fit_options.is_set && !commit->format->is_directory
-                       ? "a set of files"
-                       : commit->format->name);
+        if (n == 0 && kind == WFS_FIT_VALUE && has_room)
+            fputs("left out, because a new file gets only tensors, numbers and edited values",
+                  stdout);
+        else if (n == 0)
+            printf(kinds[kind].reason, commit->fit_options.is_set && !commit->format->is_directory
+                                           ? "a set of files"
+                                           : commit->format->name);
         if (n < N_NAMED)
             printf("%s '%s'", n > 0 ? "," : ":", wfs_quote(fit->items[i].name).text);
         n++;

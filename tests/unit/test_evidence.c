@@ -118,10 +118,10 @@ static void check_case(const struct evidence_question *question, const struct ca
     enum layout layout;
     check_int(evidence_decide(checkpoint.tensors, n, question, verdicts, &layout, NULL), 0);
     for (size_t i = 0; i < n; i++) {
-        const bool is_ok = check_int(actions[verdicts[i].action], rows[i].action) &
-                           check_str(certainty_name(verdicts[i].certainty), rows[i].certainty) &
-                           check(strncmp(verdicts[i].row, rows[i].row, strlen(rows[i].row)) == 0);
-        if (!is_ok)
+        const int n_ok = check_int(actions[verdicts[i].action], rows[i].action) +
+                         check_str(certainty_name(verdicts[i].certainty), rows[i].certainty) +
+                         check(strncmp(verdicts[i].row, rows[i].row, strlen(rows[i].row)) == 0);
+        if (n_ok < 3)
             printf("# %s: row %s\n", rows[i].tensor, verdicts[i].row);
     }
     checkpoint_done(&checkpoint);
