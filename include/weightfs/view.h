@@ -40,6 +40,7 @@ struct wfs_view_loader {
     /* *out is taken over. Returns 0, or a negative errno with the report in err. */
     int (*load)(void *ctx, const char *path, struct wfs_catalog **out, struct wfs_error *err);
     void *ctx;
+    struct wfs_remote *remote; /* reads URLs; NULL: there are none */
 };
 
 #pragma GCC visibility push(default)

@@ -262,7 +262,7 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
     if (exit_code != EXIT_DONE || (report == NULL && wfs_view_is_empty(view)))
         return exit_code;
     struct others others = {options, failure, EXIT_DONE};
-    const struct wfs_view_loader loader = {load_other, &others};
+    const struct wfs_view_loader loader = {load_other, &others, options->load.remote};
     const int code =
         wfs_view_apply(view, *out, &loader, report != NULL ? report : &own, &failure->err);
     if (code == 0 || others.exit_code != EXIT_DONE)

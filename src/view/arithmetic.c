@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "compute/compute.h"
+#include "remote/remote_source.h"
 #include "tensor/tensor.h"
 #include "view/adapter/adapter.h"
 #include "view/pass.h"
@@ -421,15 +422,40 @@ static int note(void *ctx, const char *about, const char *text)
     return 0;
 }
 
-/* Finds the configuration beside the tensors: in a directory, or with a file whose name is that of
- * one in such a directory. *ret is malloc'ed, NULL where there is none. */
-static int read_config(const struct arithmetic *a, const char *path, char **ret)
+/* The same as text_file_read, for a URL. *ret stays NULL where there is no such object. */
+static int read_url(const struct arithmetic *a, const char *url, char **ret)
+{
+    enum { MAX_BYTES = 16 << 20 };
+    struct source *source = NULL;
+    struct wfs_error inner = {0};
+    int code = remote_source_open(a->loader->remote, url, &source, &inner);
+    if (code == -ENOENT)
+        return 0;
+    if (code == 0 && source->n_bytes > MAX_BYTES)
+        code = wfs_fail(&inner, E2BIG, "it is larger than %d bytes", MAX_BYTES);
+    autofree char *text = code < 0 ? NULL : calloc(1, (size_t)source->n_bytes + 1);
+    if (code == 0)
+        code = text == NULL ? -ENOMEM : source_read(source, 0, text, (size_t)source->n_bytes);
+    source_free(source);
+    if (code < 0)
+        return wfs_fail(a->pass->err, -code, "cannot read the configuration '%s': %s",
+                        wfs_quote(url).text, inner.code != 0 ? inner.text : strerror(-code));
+    *ret = steal(&text);
+    return 0;
+}
+
+/* Reads the configuration beside the tensors: in a directory, or with a file that is called as one
+ * in such a directory. *ret is malloc'ed, NULL where there is none. */
+static int read_config(const struct arithmetic *a, const struct rule *rule, char **ret)
 {
     struct stat st;
-    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    const char *path = rule->argument, *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
     const bool is_directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     autofree char *config = NULL;
     size_t n;
+    if (rule->config != NULL)
+        return read_url(a, rule->config, ret);
     if (!is_directory && strncmp(name, "adapter", strlen("adapter")) != 0)
         return 0;
     if ((is_directory
@@ -446,7 +472,7 @@ static int add_adapter(struct arithmetic *a, const struct rule *rule)
 {
     autofree char *config = NULL;
     struct wfs_catalog *catalog = NULL;
-    int code = read_config(a, rule->argument, &config);
+    int code = read_config(a, rule, &config);
     code =
         code < 0 ? code : a->loader->load(a->loader->ctx, rule->argument, &catalog, a->pass->err);
     if (code < 0)

@@ -200,6 +200,8 @@ const char *wfs_view_other(const struct wfs_view *view, size_t i)
     for (const struct rule *rule = view->rules; rule != NULL; rule = rule->next) {
         if (rule_has_file(rule->kind) && i-- == 0)
             return rule->argument;
+        if (rule->config != NULL && i-- == 0)
+            return rule->config;
     }
     return NULL;
 }

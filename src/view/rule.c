@@ -132,6 +132,7 @@ void rule_free(struct rule *rule)
         return;
     free(rule->text);
     free(rule->argument);
+    free(rule->config);
     free(rule->list);
     regex_free(rule->regex);
     wfs_condition_free(rule->condition);
@@ -358,6 +359,25 @@ int rule_takes(const struct rule *rule, const char *key, struct wfs_error *err)
     return code < 0 ? code : (code > 0) != rule->is_negated;
 }
 
+/* Finds the configuration of an adapter on the network: beside a file that is called as one that
+ * has it, or in a folder. */
+static int find_config(struct rule *rule, struct wfs_error *err)
+{
+    static const char name[] = "adapter_config.json";
+    const char *path = rule->argument, *last = strrchr(path, '/') + 1;
+    const bool is_file = strchr(last, '.') != NULL && strncmp(path, "hf://", 5) != 0;
+    const bool is_adapter = strncmp(last, "adapter", strlen("adapter")) == 0;
+    if (is_file && !is_adapter)
+        return 0;
+    if ((is_adapter
+             ? asprintf(&rule->config, "%.*s%s", (int)(last - path), path, name)
+             : asprintf(&rule->config, "%s%s%s", path, *last == '\0' ? "" : "/", name)) < 0) {
+        rule->config = NULL;
+        return wfs_fail_memory(err);
+    }
+    return 0;
+}
+
 /* Cuts off a weight, which is what follows the last colon, if that is a number. */
 static void cut_weight(struct rule *rule, char *text)
 {
@@ -422,6 +442,8 @@ int rule_new(const struct wfs_view_option *option, enum rule_kind kind, const ch
         return wfs_fail(err, EINVAL, "'%s' is not of the form %s", wfs_quote(value).text,
                         option->argument);
     code = code < 0 || kind == RULE_RENAME ? code : read_argument(rule, err);
+    if (code == 0 && kind == RULE_LORA && url_is(rule->argument))
+        code = find_config(rule, err);
     if (code < 0)
         return code;
     *out = steal(&rule);

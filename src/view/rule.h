@@ -54,6 +54,7 @@ struct rule {
     bool is_negated;     /* of those with a file: it takes what does not match */
     bool has_backslash;  /* its replacement has \1, which is read as ${1} */
     char *text;          /* the value as typed */
+    char *config;        /* URL of the configuration of an adapter that is a URL; NULL: none */
     struct regex *regex; /* the keys it is for; NULL: all */
     char *argument;      /* what follows the regex, or the value where there is none */
     const char *parts[RULE_MAX_PARTS]; /* of an argument that is a list, in `list` */
