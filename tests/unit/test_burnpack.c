@@ -228,7 +228,7 @@ static void test_only_what_has_room_is_written(void)
     static const uint8_t has_room[] = {WFS_BOOL, WFS_U8,   WFS_I8,  WFS_I16,    WFS_U16,
                                        WFS_F16,  WFS_BF16, WFS_I32, WFS_U32,    WFS_F32,
                                        WFS_F64,  WFS_I64,  WFS_U64, WFS_FLEX32, WFS_BOOL32};
-    static const uint64_t dims[] = {8};
+    static const uint64_t dims[] = {256}; /* whole blocks of every dtype */
     for (unsigned dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
         auto_catalog struct wfs_catalog *catalog = new_catalog("burnpack", zeros());
         struct blob got;
