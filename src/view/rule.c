@@ -365,8 +365,10 @@ static int find_config(struct rule *rule, struct wfs_error *err)
 {
     static const char name[] = "adapter_config.json";
     const char *path = rule->argument, *last = strrchr(path, '/') + 1;
-    const bool is_file = strchr(last, '.') != NULL && strncmp(path, "hf://", 5) != 0;
-    const bool is_adapter = strncmp(last, "adapter", strlen("adapter")) == 0;
+    const char *start = strstr(path, "://") + 3, *owner = strchr(start, '/');
+    const bool is_repository = strncmp(path, "hf://", 5) == 0 && owner == last - 1;
+    const bool is_file = strchr(last, '.') != NULL && !is_repository;
+    const bool is_adapter = is_file && strncmp(last, "adapter", strlen("adapter")) == 0;
     if (is_file && !is_adapter)
         return 0;
     if ((is_adapter
