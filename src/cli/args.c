@@ -4,6 +4,7 @@
  */
 #include "cli/args.h"
 
+#include "cli/habits.h"
 #include "program/print.h"
 #include "program/settings.h"
 #include "program/terminal.h"
@@ -73,6 +74,13 @@ const char *args_argument(const struct verb *verb, const char *option)
                    find_option(verb, option + 2, strcspn(option + 2, "="), &found)
                ? found.argument
                : NULL;
+}
+
+/* Whether a verb has a long option, "--NAME" or "--NAME=VALUE". */
+static bool has_option(const void *ctx, const char *option)
+{
+    struct args_option found;
+    return find_option(ctx, option + 2, strcspn(option + 2, "="), &found);
 }
 
 enum { N_OPTION_COLUMNS = 28 }; /* width of the longest option with its argument */
@@ -166,6 +174,11 @@ static const char *find_similar(const struct verb *verb, const char *text)
 static enum exit_code refuse_option(const struct args *args, const char *text)
 {
     const struct verb *verb = args->verb;
+    autostrbuf struct strbuf line = {0};
+    const struct habits_words typed = {args->name, args->words, verb->has_output, has_option, verb};
+    if (habits_add_option(&typed, text, &line) && !line.has_failed)
+        return print_error(EXIT_USAGE, NULL, "unknown option '%s'; use '%s'", wfs_quote(text).text,
+                           line.bytes);
     if (strcmp(text, "-o") == 0 || strcmp(text, "--output") == 0 ||
         strncmp(text, "--output=", strlen("--output=")) == 0)
         return print_error(EXIT_USAGE, NULL, "unknown option '%s'; usage: weightfs %s %s",
@@ -374,6 +387,7 @@ int args_run(const struct verb *verb, int argc, char **argv)
     cleanup(args_done) struct args args = {
         .verb = verb,
         .name = argv[0],
+        .words = argv + 1,
         .operands = calloc(n_room, sizeof(*args.operands)),
         .given = calloc(n_room, sizeof(*args.given)),
         .limits = calloc(n_room, sizeof(*args.limits)),

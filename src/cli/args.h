@@ -45,7 +45,8 @@ struct args_given {
 /* Everything in it is borrowed from argv and the verb, but for the arrays and what they join. */
 struct args {
     const struct verb *verb;
-    const char *name; /* of the verb */
+    const char *name;   /* of the verb */
+    char *const *words; /* all that follow it, up to a NULL */
     const char **operands;
     size_t n_operands;
     struct args_given *given;

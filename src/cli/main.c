@@ -3,6 +3,7 @@
  * The program: a table of verbs. Any other first argument is a source to mount.
  */
 #include "cli/args.h"
+#include "cli/habits.h"
 #include "fuse/mount.h"
 #include "program/checkpoint.h"
 #include "program/print.h"
@@ -115,9 +116,14 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
-static int refuse_verb(const char *name)
+static int refuse_verb(const char *name, char *const *words)
 {
     struct spelling spelling;
+    autostrbuf struct strbuf line = {0};
+    const struct habits_words typed = {.verb = name, .words = words};
+    if (habits_add_verb(&typed, &line) && !line.has_failed)
+        return print_error(EXIT_USAGE, NULL, "no verb '%s'; use '%s'", wfs_quote(name).text,
+                           line.bytes);
     spelling_start(&spelling, name);
     for (size_t i = 0; i < N_VERBS; i++)
         spelling_try(&spelling, verbs[i].name);
@@ -138,13 +144,18 @@ static int help(int argc, char **argv)
     }
     const struct verb *verb = find_verb(argv[2]);
     char *words[] = {argv[2], flag, NULL};
-    return verb != NULL ? args_run(verb, 2, words) : refuse_verb(argv[2]);
+    return verb != NULL ? args_run(verb, 2, words) : refuse_verb(argv[2], argv + argc);
 }
 
-/* A missing source whose mount point, if any, cannot be one: a verb was meant. */
+/* A missing source whose mount point, if any, cannot be one, or that is a verb elsewhere: a verb
+ * was meant. */
 static bool is_mistyped_verb(int argc, char **argv)
 {
     struct stat st;
+    autostrbuf struct strbuf line = {0};
+    const struct habits_words typed = {.verb = argv[1], .words = argv + 2};
+    if (access(argv[1], F_OK) < 0 && errno == ENOENT && habits_add_verb(&typed, &line))
+        return true;
     return strpbrk(argv[1], "/.-:") == NULL && access(argv[1], F_OK) < 0 && errno == ENOENT &&
            (argc == 2 || (stat(argv[2], &st) == 0 && !S_ISDIR(st.st_mode)));
 }
@@ -196,7 +207,7 @@ static int run(int argc, char **argv)
         return print_error(EXIT_USAGE, NULL,
                            "'mount' is not a verb: use 'weightfs SOURCE MOUNTPOINT'");
     if (is_mistyped_verb(argc, argv))
-        return refuse_verb(argv[1]);
+        return refuse_verb(argv[1], argv + 2);
     return mount_main(argc, argv);
 }
 
