@@ -104,7 +104,7 @@ static void add_part(struct strbuf *line, const char *part, char *const *words)
     const size_t n = strcspn(text, "*}");
     strbuf_add(line, text, n);
     if (text[n] == '*')
-        add_word(line, dot != NULL && strchr(dot, '/') == NULL ? dot : ".safetensors");
+        add_word(line, dot != NULL && strchr(dot, '/') == NULL ? dot : "/");
 }
 
 static bool is_among(const char *names, const char *name)

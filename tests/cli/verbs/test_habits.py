@@ -20,6 +20,7 @@ HABITS = [
     ('save m.safetensors new.pth', 'convert m.safetensors new.pth'),
     ('merge m.safetensors n.safetensors new.safetensors', 'convert --overlay n.safetensors m.safetensors new.safetensors'),
     ('merge set new.safetensors', 'convert set new.safetensors'),
+    ('rm set a.w', 'edit --remove a.w set edited/'),
     ('stats m.safetensors', 'show m.safetensors'),
     ('stat m.safetensors a', 'show m.safetensors a'),
     ('hist m.safetensors a.w', 'show m.safetensors a.w'),
