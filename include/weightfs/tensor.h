@@ -270,6 +270,19 @@ struct wfs_stats {
 int wfs_tensor_stats(const struct wfs_io *io, const struct wfs_tensor *tensor,
                      struct wfs_stats *ret);
 
+/* A tensor whose elements are numbers: the one that was given or, where that has blocks, a copy
+ * that shows them as F32. It stays where it is. */
+struct wfs_numbers {
+    const struct wfs_tensor *tensor;
+    struct wfs_tensor decoded;
+    struct source *source; /* NULL: none was needed */
+};
+
+/* -EOPNOTSUPP for blocks whose byte order is not known or that are too many, -ENOMEM; tensor is the
+ * one that was given then. */
+int wfs_numbers_init(struct wfs_numbers *numbers, const struct wfs_tensor *tensor);
+void wfs_numbers_done(struct wfs_numbers *numbers);
+
 /*
  * Counts the complex elements that are NaN, because one of their halves is, and those that are
  * infinite: not NaN, and one of the halves is infinite. -EOPNOTSUPP for other dtypes, -EIO,

@@ -39,6 +39,8 @@ struct side {
 static bool has_numbers(const struct wfs_tensor *tensor)
 {
     static const uint8_t raw[] = {WFS_QI8, WFS_QU8, WFS_QI32};
+    if (wfs_dtype_has_blocks((enum wfs_dtype)tensor->dtype))
+        return !tensor->stored.is_big_endian;
     return wfs_dtype_kind((enum wfs_dtype)tensor->dtype) != WFS_KIND_BITS &&
            memchr(raw, tensor->dtype, sizeof(raw)) == NULL;
 }
@@ -287,8 +289,13 @@ int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b,
         return 0;
     ret->n_elems = is_number ? values_n_elems(a) : a->n_bytes;
     struct side one = {0}, other = {0};
-    int code = -ENOMEM;
-    if (make_side(&one, a, b, is_number) && make_side(&other, b, a, is_number)) {
+    cleanup(wfs_numbers_done) struct wfs_numbers of_a = {.tensor = a}, of_b = {.tensor = b};
+    int code = is_number ? wfs_numbers_init(&of_a, a) : 0;
+    code = is_number && code == 0 ? wfs_numbers_init(&of_b, b) : code;
+    if (code == 0)
+        code = -ENOMEM;
+    if (code == -ENOMEM && make_side(&one, of_a.tensor, of_b.tensor, is_number) &&
+        make_side(&other, of_b.tensor, of_a.tensor, is_number)) {
         bool is_second = false;
         code = compare_pieces(&one, &other, options, ret, &is_second);
         *ret_failed = is_second ? b : a;

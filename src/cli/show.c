@@ -251,6 +251,7 @@ struct wish {
 struct view {
     const struct wish *wish;
     const struct wfs_tensor *tensor;
+    const struct wfs_tensor *values; /* the same, with numbers as elements where it has blocks */
     const char *scale; /* key of the tensor with its scales, which are not applied; NULL: none */
     struct values_summary numbers;
     bool has_percentiles;
@@ -274,9 +275,9 @@ static struct edges edges_of(uint64_t n, size_t n_edge)
  */
 static int read_corners(struct view *view)
 {
-    const struct wfs_shape *shape = &view->tensor->shape;
-    const bool is_flat = view->tensor->dtype == WFS_OPAQUE || shape->rank < 2;
-    const uint64_t n_elems = values_n_elems(view->tensor);
+    const struct wfs_shape *shape = &view->values->shape;
+    const bool is_flat = view->values->dtype == WFS_OPAQUE || shape->rank < 2;
+    const uint64_t n_elems = values_n_elems(view->values);
     if (n_elems == 0)
         return 0;
     const uint64_t n_columns = is_flat ? n_elems : shape->dims[shape->rank - 1];
@@ -286,7 +287,7 @@ static int read_corners(struct view *view)
     for (size_t i = 0; i < view->rows.n && result == 0; i++) {
         for (size_t j = 0; j < view->columns.n && result == 0; j++) {
             const uint64_t at = view->rows.indices[i] * n_columns + view->columns.indices[j];
-            result = values_format(view->tensor, at, view->wish->is_json, view->corners[i][j]);
+            result = values_format(view->values, at, view->wish->is_json, view->corners[i][j]);
         }
     }
     return result;
@@ -296,15 +297,15 @@ static int read_corners(struct view *view)
 static int measure(struct view *view)
 {
     const unsigned n_passes =
-        2 + (view->wish->has_percentiles ? percentiles_n_passes(view->tensor) : 0);
+        2 + (view->wish->has_percentiles ? percentiles_n_passes(view->values) : 0);
     struct progress progress;
     int result = read_corners(view);
     if (result < 0)
         return result;
-    progress_start(&progress, "reading", view->tensor->n_bytes * n_passes);
-    result = values_summarise(view->tensor, &progress, &view->numbers);
+    progress_start(&progress, "reading", view->values->n_bytes * n_passes);
+    result = values_summarise(view->values, &progress, &view->numbers);
     if (result == 0 && view->wish->has_percentiles && view->numbers.has_histogram) {
-        result = percentiles_find(view->tensor, view->numbers.stats.n_finite, view->percentiles);
+        result = percentiles_find(view->values, view->numbers.stats.n_finite, view->percentiles);
         view->has_percentiles = result == 0;
     }
     progress_end(&progress);
@@ -374,8 +375,8 @@ static void print_stats(const struct view *view)
 {
     const struct wfs_stats *stats = &view->numbers.stats;
     char min[VALUES_TEXT_MAX], max[VALUES_TEXT_MAX];
-    values_format_number(view->tensor, stats->min, min);
-    values_format_number(view->tensor, stats->max, max);
+    values_format_number(view->values, stats->min, min);
+    values_format_number(view->values, stats->max, max);
     if (stats->n_finite > 0) {
         printf("min:      %s\nmax:      %s\n", min, max);
         if (isfinite(stats->mean) && isfinite(stats->std))
@@ -391,10 +392,10 @@ static void print_stats(const struct view *view)
 /* Four digits are enough here; --json has them all. */
 static void format_short(const struct view *view, double number, char text[VALUES_TEXT_MAX])
 {
-    if (wfs_dtype_kind((enum wfs_dtype)view->tensor->dtype) == WFS_KIND_FLOAT)
+    if (wfs_dtype_kind((enum wfs_dtype)view->values->dtype) == WFS_KIND_FLOAT)
         snprintf(text, VALUES_TEXT_MAX, "%.4g", number);
     else
-        values_format_number(view->tensor, number, text);
+        values_format_number(view->values, number, text);
 }
 
 static void print_percentiles(const struct view *view)
@@ -519,13 +520,16 @@ static int print_view(const struct view *view)
 static enum exit_code show(const struct wish *wish, const struct wfs_tensor *tensor,
                            struct json_out *out)
 {
-    struct view view = {.wish = wish, .tensor = tensor};
+    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
+    int code = wfs_numbers_init(&numbers, tensor);
+    struct view view = {.wish = wish, .tensor = tensor, .values = numbers.tensor};
     cleanup(slice_done) struct slice slice = {0};
     const enum exit_code exit_code =
-        wish->slice != NULL ? slice_parse(&slice, tensor, wish->slice, wish->path) : EXIT_DONE;
+        wish->slice != NULL ? slice_parse(&slice, view.values, wish->slice, wish->path) : EXIT_DONE;
     if (exit_code != EXIT_DONE)
         return exit_code;
-    int code = wfs_catalog_scale_of(wish->catalog, tensor, &view.scale);
+    if (code == 0 || code == -EOPNOTSUPP)
+        code = wfs_catalog_scale_of(wish->catalog, tensor, &view.scale);
     if (code == 0 && wish->slice == NULL)
         code = measure(&view);
     if (code == 0 && wish->is_json) {

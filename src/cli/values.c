@@ -214,15 +214,18 @@ int values_summarise(const struct wfs_tensor *tensor, struct progress *progress,
                      struct values_summary *ret)
 {
     const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)tensor->dtype);
+    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
     *ret = (struct values_summary){0};
-    int code = wfs_tensor_stats(NULL, tensor, &ret->stats);
+    int code = wfs_numbers_init(&numbers, tensor);
+    if (code == 0)
+        code = wfs_tensor_stats(NULL, numbers.tensor, &ret->stats);
     if (code == -EOPNOTSUPP)
         return 0;
     progress_add(progress, tensor->n_bytes);
     ret->has_stats = code == 0;
     if (code < 0 || kind == WFS_KIND_BOOL || ret->stats.min >= ret->stats.max)
         return code;
-    code = make_histogram(tensor, &ret->stats, ret->counts);
+    code = make_histogram(numbers.tensor, &ret->stats, ret->counts);
     progress_add(progress, tensor->n_bytes);
     ret->has_histogram = code == 0;
     return code;

@@ -70,12 +70,14 @@ static int count_all(const struct wfs_io *io, struct sums *sums,
 int wfs_tensor_stats(const struct wfs_io *io, const struct wfs_tensor *tensor,
                      struct wfs_stats *ret)
 {
-    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)tensor->dtype);
-    if (kind == WFS_KIND_COMPLEX || kind == WFS_KIND_BITS)
-        return -EOPNOTSUPP;
+    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
+    int code = wfs_numbers_init(&numbers, tensor);
+    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)numbers.tensor->dtype);
+    if (code < 0 || kind == WFS_KIND_COMPLEX || kind == WFS_KIND_BITS)
+        return code < 0 ? code : -EOPNOTSUPP;
     struct sums sums = {0};
     cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    int code = wfs_distinct_init(io, &distinct, tensor, NULL);
+    code = wfs_distinct_init(io, &distinct, numbers.tensor, NULL);
     if (code == 0)
         code = count_all(io, &sums, &distinct);
     if (code < 0)

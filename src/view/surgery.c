@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/blocks.h"
 #include "tensor/cast.h"
 #include "view/pass.h"
 
@@ -37,6 +38,11 @@ refuse(const struct pass *pass, const struct rule *rule, const struct item *item
 
 static int refuse_rigid(const struct pass *pass, const struct rule *rule, const struct item *item)
 {
+    const enum wfs_dtype dtype = (enum wfs_dtype)item->tensor.dtype;
+    if (wfs_dtype_has_blocks(dtype))
+        return refuse(pass, rule, item, "",
+                      "its elements lie in blocks of %u: cast=F32 before this rule decodes them",
+                      wfs_dtype_block(dtype).n_elems);
     return refuse(pass, rule, item, "", "its elements are packed or of an unknown type");
 }
 
@@ -104,7 +110,23 @@ static bool is_for_cast(const struct rule *rule, struct item *item)
         item->oddities |= LEFT_NARROW;
     else if (item->has_codes)
         item->oddities |= CAST_SCALE;
-    return is_named || (is_any_float(stored) && !item->has_codes);
+    return is_named || ((is_any_float(stored) || wfs_dtype_has_blocks((enum wfs_dtype)stored)) &&
+                        !item->has_codes);
+}
+
+/* Shows elements of blocks as F32, which is exact. */
+static int decode(const struct pass *pass, const struct rule *rule, struct item *item)
+{
+    struct wfs_tensor *tensor = &item->tensor;
+    struct source *made = NULL;
+    if (!blocks_are_known(tensor))
+        return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
+                      "its file is big-endian, and does not state whether numbers in blocks are");
+    if (blocks_source_new(tensor, &made) < 0 || catalog_adopt_made(pass->catalog, made) < 0)
+        return wfs_fail_memory(pass->err);
+    return blocks_show(tensor, made) < 0
+               ? refuse(pass, rule, item, wfs_dtype_name(rule->dtype), "the result is too large")
+               : 0;
 }
 
 static int cast(const struct pass *pass, const struct rule *rule, struct item *item)
@@ -117,10 +139,17 @@ static int cast(const struct pass *pass, const struct rule *rule, struct item *i
                       "its scales are in '%s', and a cast does not apply them; keep=REGEX leaves "
                       "it as it is",
                       wfs_quote(item->scale != NULL ? item->scale : "quantization").text);
-    if (!cast_is_possible((enum wfs_dtype)tensor->stored.dtype, rule->dtype))
+    const bool has_blocks = wfs_dtype_has_blocks((enum wfs_dtype)tensor->stored.dtype);
+    if (wfs_dtype_has_blocks(rule->dtype))
+        return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
+                      "blocks are decoded here, but not made");
+    if (!cast_is_possible(has_blocks ? WFS_F32 : (enum wfs_dtype)tensor->stored.dtype, rule->dtype))
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
                       "only BOOL, integers and floats of 8 bits or more can be cast");
     const uint8_t before = tensor->dtype;
+    const int code = has_blocks ? decode(pass, rule, item) : 0;
+    if (code < 0)
+        return code;
     tensor->dtype = (uint8_t)rule->dtype;
     if (wfs_shape_bytes(&tensor->shape, rule->dtype, &tensor->n_bytes) < 0)
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype), "the result is too large");
@@ -140,6 +169,15 @@ static int copy_attrs(const struct pass *pass, struct wfs_tensor *part)
             return wfs_fail_memory(pass->err);
     }
     return 0;
+}
+
+/* Returns the bytes of one index of the first dimension, as they are stored. */
+static uint64_t row_bytes(const struct wfs_tensor *tensor, const uint64_t *strides)
+{
+    const struct wfs_stored *stored = &tensor->stored;
+    if (wfs_dtype_has_blocks((enum wfs_dtype)stored->dtype))
+        return tensor->shape.dims[0] == 0 ? 0 : tensor->n_bytes / tensor->shape.dims[0];
+    return strides[0] * (wfs_dtype_bits((enum wfs_dtype)stored->dtype) / 8);
 }
 
 /* Part number i, with the rows behind those of the parts before it. */
@@ -163,8 +201,7 @@ static int make_part(const struct pass *pass, const struct rule *rule, const str
     dims[0] = n_rows;
     tensor->shape.dims = dims;
     tensor->n_bytes = from->n_bytes / rule->n_order * rule->order[i];
-    tensor->stored.offset +=
-        first * strides[0] * (wfs_dtype_bits((enum wfs_dtype)from->stored.dtype) / 8);
+    tensor->stored.offset += first * row_bytes(from, strides);
     const char *key;
     int code = regex_replace(rule->regex, from->key, rule->parts[i], &pass->catalog->arena, &key,
                              pass->err);
@@ -240,6 +277,8 @@ static int check_split(const struct pass *pass, const struct rule *rule, const s
         return refuse(pass, rule, item, "",
                       "%" PRIu64 " is not divisible into %" PRIu32 " equal parts", shape->dims[0],
                       rule->n_order);
+    if (wfs_dtype_has_blocks((enum wfs_dtype)item->tensor.dtype) && shape->rank > 1)
+        return 0; /* rows are whole blocks */
     if (item_is_rigid(item))
         return refuse_rigid(pass, rule, item);
     return 0;

@@ -44,12 +44,44 @@ struct wfs_layout *layout_new(const struct wfs_format *format, const struct wfs_
     return layout;
 }
 
+/* Fails where the format cannot store a tensor of blocks, with what all of them take as numbers. */
+static int check_blocks(const struct wfs_format *format, const struct wfs_catalog *catalog,
+                        struct wfs_error *err)
+{
+    const struct wfs_tensor *first = NULL;
+    uint64_t n_bytes[2] = {0};
+    static const enum wfs_dtype dtypes[2] = {WFS_BF16, WFS_F32};
+    for (size_t i = 0; i < catalog->n_tensors; i++) {
+        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        const bool is_lost = wfs_dtype_has_blocks((enum wfs_dtype)tensor->dtype) &&
+                             !format->functions->stores(tensor);
+        first = first == NULL && is_lost ? tensor : first;
+        for (size_t k = 0; k < 2; k++) {
+            uint64_t n = tensor->n_bytes;
+            if (is_lost && wfs_shape_bytes(&tensor->shape, dtypes[k], &n) < 0)
+                n = UINT64_MAX;
+            n_bytes[k] = checked_add(n_bytes[k], n, &n_bytes[k]) ? n_bytes[k] : UINT64_MAX;
+        }
+    }
+    return first == NULL
+               ? 0
+               : wfs_fail(err, EOPNOTSUPP,
+                          "tensor '%s' is %s, which %s cannot store: cast=BF16 decodes blocks (%s "
+                          "in all), "
+                          "cast=F32 does so exactly (%s)",
+                          wfs_quote(first->key).text, wfs_dtype_name((enum wfs_dtype)first->dtype),
+                          format->title, wfs_count(n_bytes[0], "byte").text,
+                          wfs_count(n_bytes[1], "byte").text);
+}
+
 int wfs_layout_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
                    struct wfs_layout **out, struct wfs_error *err)
 {
     if (format->functions->plan == NULL)
         return wfs_fail(err, EOPNOTSUPP, "%s files can be read, but not written", format->name);
     int code = layout_check_tensors(catalog, err);
+    if (code == 0)
+        code = check_blocks(format, catalog, err);
     if (code < 0)
         return code;
     struct wfs_layout *layout = layout_new(format, catalog);
