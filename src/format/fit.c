@@ -153,6 +153,7 @@ static bool is_needless(const struct fitting *fitting, const struct catalog_valu
 {
     const struct graph *graph = &fitting->catalog->values.graph;
     return !fitting->format->has_fillers && !value->is_edited &&
+           fitting->catalog->format != fitting->format &&
            (value->filler == value->id ||
             (graph->notation == NULL && value_is_filler(graph, value->id)));
 }
@@ -443,6 +444,8 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
         code = tell_quantization(&fitting, NULL);
     if (code == 0 && !format->keeps_param_ids)
         code = tell_ids(&fitting);
+    if (code == 0 && format->functions->settle != NULL)
+        code = format->functions->settle(catalog, is_set, err);
     return code == -ENOMEM ? wfs_fail_memory(err) : code;
 }
 

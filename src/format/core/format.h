@@ -59,6 +59,12 @@ struct format_functions {
      */
     int (*purge)(struct wfs_catalog *catalog,
                  int (*report)(void *ctx, const char *module, const char *name), void *ctx);
+    /*
+     * Makes values and metadata of a catalog what a file of the format can hold, whichever format
+     * they are from. is_set: for several files. NULL: there is nothing to do. -EINVAL names what
+     * cannot be stored.
+     */
+    int (*settle)(struct wfs_catalog *catalog, bool is_set, struct wfs_error *err);
     /* Lays the catalog out. NULL: the format is only read, and so may be the two above, or a
      * checkpoint is a directory. */
     int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,

@@ -274,17 +274,15 @@ static int load_file(struct source *source, const struct load_context *context,
     return code;
 }
 
-static bool stores(const struct wfs_tensor *tensor)
-{
-    return gguf_dtype_number((enum wfs_dtype)tensor->dtype) >= 0;
-}
-
 static const char *const extensions[] = {".gguf", NULL};
 
 static const struct format_functions functions = {
     .probe = probe,
     .load = load_file,
-    .stores = stores,
+    .stores = gguf_layout_stores,
+    .check = gguf_layout_check,
+    .settle = gguf_settle,
+    .plan = gguf_layout_plan,
 };
 
 const struct wfs_format format_gguf = {
@@ -294,5 +292,6 @@ const struct wfs_format format_gguf = {
     .set_name = "model.gguf",
     .values = WFS_VALUES_ANY,
     .needs_utf8 = true,
+    .keeps_metadata = true,
     .functions = &functions,
 };

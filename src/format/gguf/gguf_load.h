@@ -89,8 +89,10 @@ struct gguf_text {
 unsigned gguf_type_bytes(enum gguf_type type);
 const char *gguf_type_name(enum gguf_type type);
 
-/* Keeps the type of a number or text, or that of the items of a list, in the value. */
+/* Keeps the type of a number or text, or that of the items of a list, in the value; finds it
+ * again. */
 void gguf_type_keep(struct value *value, enum gguf_type type);
+enum gguf_type gguf_type_of(const struct value *value);
 
 /* Finds the dtype with that number. Returns false when there is none; *ret_removed is its name if
  * there once was one, else NULL. */
@@ -111,6 +113,15 @@ int gguf_take_key(struct gguf_load *load, const char *what, struct gguf_text *re
 
 /* Reads all pairs as values of the catalog, and the alignment. */
 int gguf_values_take(struct gguf_load *load);
+
+/* ---- writing ---- */
+
+/* The functions of struct format_functions. */
+bool gguf_layout_stores(const struct wfs_tensor *tensor);
+int gguf_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err);
+int gguf_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
+                     struct wfs_error *err);
+int gguf_settle(struct wfs_catalog *catalog, bool is_set, struct wfs_error *err);
 
 /* ---- the data ---- */
 

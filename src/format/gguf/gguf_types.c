@@ -34,6 +34,16 @@ void gguf_type_keep(struct value *value, enum gguf_type type)
     value->tag = (uint8_t)(is_narrow ? VALUE_NARROW : TAG_FIRST + (unsigned)type);
 }
 
+enum gguf_type gguf_type_of(const struct value *value)
+{
+    if (value->kind == VALUE_FLOAT && value->tag == VALUE_NARROW)
+        return GGUF_F32;
+    return value->kind != VALUE_GLOBAL && value->tag >= TAG_FIRST &&
+                   value->tag < TAG_FIRST + GGUF_N_TYPES
+               ? (enum gguf_type)(value->tag - TAG_FIRST)
+               : GGUF_NONE;
+}
+
 /* The numbers of dtypes, in rising order. Those without a dtype were removed. */
 static const struct {
     uint8_t number, dtype;

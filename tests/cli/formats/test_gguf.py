@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """GGUF: files of the reference package with what it reads in them, malformed ones with the verdicts of both reference readers."""
+import array
 import hashlib
 import json
+import struct
 
 import pytest
 
-from wfs_testlib import gguf, make_reject_gguf as reject, shared
+from wfs_testlib import gguf, make_reject_gguf as reject, shared, st
 from wfs_testlib.program import EXIT_DAMAGED, EXIT_DONE, EXIT_FOREIGN, EXIT_UNSUPPORTED, tool, weightfs
 
 GOLDEN = shared.FOLDER / 'golden/gguf'
@@ -167,3 +169,178 @@ def test_a_large_vocabulary_is_loaded_in_little_memory(folder):
     assert json.loads(weightfs('config', path, 'tokenizer.ggml.tokens').stdout) == tokens
     too_many = weightfs('ls', '--limit', 'values=200000', path, code=EXIT_UNSUPPORTED).error
     assert "metadata 'tokenizer.ggml.scores': the array at byte" in too_many and 'limit values' in too_many
+
+
+# ---- blocks as numbers ----
+
+def canonical(content, has_nan):
+    if not has_nan:
+        return content
+    words = array.array('I', content)
+    return array.array('I', [0x7fc00000 if word & 0x7fffffff > 0x7f800000 else word for word in words]).tobytes()
+
+
+def decoded():
+    return [(name, one) for name, entry in EXPECTED.items() if entry.get('endian') != 'BIG' and name not in OTHER_BLOCKS
+            for one in entry.get('tensors', []) if one.get('f32')]
+
+
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('name', shared.each(sorted({name for name, _ in decoded()}), str))
+def test_blocks_are_decoded_bit_for_bit(name, folder):
+    weightfs('convert', '--cast', 'F32', GOLDEN / name, folder / 'out.safetensors', '--values', 'drop')
+    found = st.read(folder / 'out.safetensors').tensors
+    for one in [one for other, one in decoded() if other == name]:
+        dtype, shape, content = found[one['name']]
+        assert (dtype, shape) == ('F32', one['shape'])
+        has_nan = 'f32_nan7fc00000' in one
+        assert hashlib.sha256(canonical(content, has_nan)).hexdigest() == one['f32_nan7fc00000' if has_nan else 'f32'], one['name']
+
+
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('dtype', ['F16', 'BF16'])
+def test_a_cast_of_blocks_rounds_once(dtype, folder):
+    source = GOLDEN / 'types/q4_k.gguf'
+    weightfs('convert', '--cast', 'F32', source, folder / 'wide.safetensors', '--values', 'drop')
+    weightfs('convert', '--cast', dtype, source, folder / 'once.safetensors', '--values', 'drop')
+    weightfs('convert', '--cast', dtype, folder / 'wide.safetensors', folder / 'twice.safetensors')
+    assert st.read(folder / 'once.safetensors').tensors == st.read(folder / 'twice.safetensors').tensors
+
+
+def q8(numbers, scale=0x3c00):
+    """Blocks of Q8_0 of whole numbers, with the scale 1."""
+    return b''.join(struct.pack('<H32b', scale, *numbers[i:i + 32]) for i in range(0, len(numbers), 32))
+
+
+@pytest.fixture(name='blocks')
+def fixture_blocks(folder):
+    path = folder / 'blocks.gguf'
+    numbers = [i % 100 - 50 for i in range(256)]
+    path.write_bytes(gguf.Writer().file([('a.n', gguf.U32, 7), ('a.name', gguf.STRING, 'x'), ('a.f', gguf.F32, 0.5)],
+                                        [('w', 'Q8_0', [4, 64], q8(numbers)), ('b', 'F32', [2], struct.pack('<2f', 1, 2))]))
+    return path
+
+
+def test_numbers_of_blocks_are_shown_counted_and_compared(blocks, folder):
+    told = json.loads(weightfs('show', '--json', blocks, 'w').stdout)
+    told = told[0] if isinstance(told, list) else told
+    assert (told['stats']['min'], told['stats']['max'], told['dtype'], told['shape'], told['bytes']) == (-50, 49, 'Q8_0', [4, 64], 272)
+    assert weightfs('show', '--slice', '1,3:6', blocks, 'w').stdout.split()[-3:] == ['17', '18', '19']
+    bad = folder / 'nan.gguf'
+    bad.write_bytes(blocks.read_bytes().replace(q8([i % 100 - 50 for i in range(256)])[:34], struct.pack('<H32b', 0x7e00, *[1] * 32), 1))
+    assert "tensor 'w': 32 of 256 elements are NaN" in weightfs('check', '--values', bad, code=None).stdout
+    weightfs('convert', '--cast', 'F32', blocks, folder / 'wide.gguf')
+    told = weightfs('diff', '--long', blocks, folder / 'wide.gguf', code=None).stdout
+    assert 'Q8_0' in told and 'F32' in told
+    weightfs('diff', blocks, blocks)
+
+
+def test_rows_of_blocks_are_split_and_blocks_are_not(blocks, folder):
+    weightfs('convert', '--split', '^w$:p,q', blocks, folder / 'out.gguf')
+    whole, parts = gguf.Reader(blocks.read_bytes()).tensors, gguf.Reader((folder / 'out.gguf').read_bytes()).tensors
+    assert [(name, shape) for name, _, shape, _ in parts] == [('p', [2, 64]), ('q', [2, 64]), ('b', [2])]
+    assert parts[0][3] + parts[1][3] == whole[0][3]
+    for rule in ('--transpose=^w$', '--slice=^w$::,0:16', '--permute=^w$:1,0'):
+        error = weightfs('convert', rule, blocks, folder / 'no.gguf', code=None)
+        assert error.code != 0 and 'its elements lie in blocks of 32' in error.error
+    weightfs('convert', '--cast', '^w$:F32', '--transpose=^w$', blocks, folder / 'turned.gguf')
+    assert gguf.Reader((folder / 'turned.gguf').read_bytes()).tensors[0][2] == [64, 4]
+    assert 'decoded here, but not made' in weightfs('convert', '--cast', 'Q4_K', blocks, folder / 'no.gguf', code=None).error
+
+
+def test_safetensors_have_no_blocks(blocks, folder):
+    error = weightfs('convert', blocks, folder / 'out.safetensors', code=None)
+    assert error.code != 0 and not (folder / 'out.safetensors').exists()
+    assert ("tensor 'w' is Q8_0, which safetensors cannot store: cast=BF16 decodes blocks (520 bytes in all), "
+            'cast=F32 does so exactly (1032 bytes)') in error.error
+
+
+# ---- writing ----
+
+# What the writer makes of these is not what they are.
+OTHER_BYTES = ('version/v2.gguf', 'kv/bool-other-bytes.gguf', 'tensors/kv-unpadded.gguf', 'tensors/no-kv-no-tensors.gguf',
+               'tensors/no-tail-padding.gguf', 'tensors/nonzero-padding.gguf', 'tensors/trailing-bytes.gguf', *OTHER_BLOCKS)
+UNWRITABLE = ('tensors/name-64.gguf', 'tensors/rank-5.gguf', 'endian/big.gguf', 'endian/big-as-written.gguf')
+
+
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('name', shared.each([name for name in EXPECTED if name not in UNWRITABLE], str))
+def test_a_file_is_written_as_it_was(name, folder):
+    weightfs('convert', GOLDEN / name, folder / 'out.gguf')
+    content = (folder / 'out.gguf').read_bytes()
+    assert (content == (GOLDEN / name).read_bytes()) == (name not in OTHER_BYTES)
+    weightfs('convert', folder / 'out.gguf', folder / 'again.gguf')
+    assert (folder / 'again.gguf').read_bytes() == content
+
+
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('name, message', [('tensors/name-64.gguf', 'its name has 64 bytes, and llama.cpp reads up to 63'),
+                                           ('tensors/rank-5.gguf', "tensor 'r5' has 5 dimensions"),
+                                           ('endian/big.gguf', "tensor 'q4_0': its blocks are of a big-endian file")])
+def test_what_llama_cpp_does_not_read_is_not_written(name, message, folder):
+    found = weightfs('convert', GOLDEN / name, folder / 'out.gguf', code=None)
+    assert found.code != 0 and message in found.error and not (folder / 'out.gguf').exists()
+
+
+def test_an_edited_value_keeps_its_type(blocks, folder):
+    weightfs('edit', '--set-metadata', 'a.n=9', '--set-metadata', 'a.name=other', '--set-value', 'a.f=2', '--set-value', 'new=[1, -2]',
+             '--set-metadata', 'text=5', blocks, folder / 'out.gguf')
+    found = gguf.Reader((folder / 'out.gguf').read_bytes())
+    assert found.pairs == [('a.n', gguf.U32, 9), ('a.name', gguf.STRING, 'other'), ('a.f', gguf.F32, 2.0),
+                           ('new', gguf.ARRAY, (gguf.I32, [1, -2])), ('text', gguf.STRING, '5')]
+    assert found.tensors == gguf.Reader(blocks.read_bytes()).tensors
+
+
+@pytest.mark.parametrize('edit, message', [
+    ('--set-metadata=a.n=x', "value 'a.n' has the type U32 in the GGUF: the text is not JSON"),
+    ('--set-value=a.n=-1', "value 'a.n' has the type U32 in the GGUF: the number is out of its range"),
+    ('--set-value=a.n=1.5', "value 'a.n' has the type U32 in the GGUF: it is a number with a fraction"),
+    ('--set-value=a.n=[1]', "value 'a.n' has the type U32 in the GGUF: it is a list"),
+    ('--set-value=a.name=3', "value 'a.name' has the type STRING in the GGUF: it is a number"),
+    ('--set-value=a.f="x"', "value 'a.f' has the type F32 in the GGUF: the text is not JSON"),
+    ('--set-value=new=[1, "x"]', "value 'new' cannot be stored in a GGUF: the items of a list must have one type"),
+    ('--set-value=new={"x": 1}', "value 'new' cannot be stored in a GGUF: it is not a number, a text or a list of them"),
+    ('--set-value=new=null', "value 'new' cannot be stored in a GGUF: it is not a number, a text or a list of them"),
+    ('--set-value=general.alignment=3', "value 'general.alignment' must be a U32 and a power of 2"),
+])
+def test_a_value_of_another_type_is_refused(edit, message, blocks, folder):
+    found = weightfs('edit', edit, blocks, folder / 'out.gguf', code=None)
+    assert found.code != 0 and message in found.error and not (folder / 'out.gguf').exists()
+
+
+@pytest.mark.parametrize('text, kind', [('1', gguf.U32), ('-1', gguf.I32), ('4294967296', gguf.U64), ('-4294967296', gguf.I64),
+                                        ('0.25', gguf.F32), ('true', gguf.BOOL), ('"x"', gguf.STRING)])
+def test_types_of_new_values(text, kind, blocks, folder):
+    weightfs('edit', '--set-value', 'new=' + text, blocks, folder / 'out.gguf')
+    key, found, value = gguf.Reader((folder / 'out.gguf').read_bytes()).pairs[-1]
+    assert (key, found, value) == ('new', kind, json.loads(text))
+
+
+def test_an_alignment_that_is_edited_moves_the_data(blocks, folder):
+    weightfs('edit', '--set-value', 'general.alignment=128', blocks, folder / 'out.gguf')
+    found = gguf.Reader((folder / 'out.gguf').read_bytes())
+    assert found.alignment == 128 and found.data % 128 == 0 and found.tensors == gguf.Reader(blocks.read_bytes()).tensors
+    assert (folder / 'out.gguf').stat().st_size % 128 == 0
+
+
+def test_from_and_to_safetensors(blocks, folder):
+    weightfs('convert', '--include', '^b$', '--values=metadata', blocks, folder / 'out.safetensors')
+    found = st.read(folder / 'out.safetensors')
+    assert found.tensors == {'b': ('F32', [2], struct.pack('<2f', 1, 2))} and found.metadata == {'a.n': '7', 'a.name': 'x', 'a.f': '0.5'}
+    weightfs('convert', folder / 'out.safetensors', folder / 'back.gguf')
+    back = gguf.Reader((folder / 'back.gguf').read_bytes())
+    assert sorted(back.pairs) == [('a.f', gguf.STRING, '0.5'), ('a.n', gguf.STRING, '7'), ('a.name', gguf.STRING, 'x')]
+    assert [(name, shape, content) for name, _, shape, content in back.tensors] == [('b', [2], struct.pack('<2f', 1, 2))]
+    st.write(folder / 'wide.safetensors', {'c': ('U16', [1], b'ab')})
+    assert "tensor 'c': GGUF has no dtype U16" in weightfs('convert', folder / 'wide.safetensors', folder / 'no.gguf', code=None).error
+
+
+def test_a_gguf_in_several_files_is_only_read(blocks, folder):
+    found = weightfs('convert', '--max-shard-size=1', blocks, str(folder / 'out') + '/', '--format=gguf', code=None)
+    assert found.code != 0 and 'a GGUF in several files is only read' in found.error
+
+
+def test_a_type_of_a_fork_is_written_again(folder):
+    (folder / 'x.gguf').write_bytes(reject.files()['good-unknown.gguf'] + bytes(16))
+    weightfs('convert', '--remap', 's/^t$/r/', folder / 'x.gguf', folder / 'out.gguf')
+    assert (folder / 'out.gguf').read_bytes() == (folder / 'x.gguf').read_bytes().replace(b't', b'r', 1)
