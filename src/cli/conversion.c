@@ -268,27 +268,6 @@ static enum exit_code conversion_run(const struct conversion_request *request)
     return EXIT_DONE;
 }
 
-/* ---- convert ---- */
-
-static enum exit_code run_convert(const struct args *args)
-{
-    const struct conversion_request request = {
-        .args = args, .source = args->operands[0], .target = args->operands[1]};
-    return conversion_run(&request);
-}
-
-const struct verb verb_convert = {
-    .operands = "SOURCE TARGET",
-    .text = "Write the tensors and metadata of SOURCE to TARGET, atomically. Reports anything\n"
-            "the target format cannot store. The format is inferred from the extension of\n"
-            "TARGET. If TARGET is a directory or NAME.index.json, writes shards and an index;\n"
-            "a missing directory is created if the name ends with a slash.",
-    .lists_directories = true,
-    .has_source = true,
-    .has_output = true,
-    .run = run_convert,
-};
-
 /* ---- edit: the options become a patch, which is applied ---- */
 
 struct editing {
@@ -491,6 +470,30 @@ const struct verb verb_edit = {
                 {"set-metadata", "NAME=TEXT", "set a metadata text"},
                 {"set-value", "KEY=JSON", "set a value, or add it"}},
     .run = run_edit,
+};
+
+/* ---- convert ---- */
+
+static enum exit_code run_convert(const struct args *args)
+{
+    if (args_has(args, "set-metadata"))
+        return run_edit(args);
+    const struct conversion_request request = {
+        .args = args, .source = args->operands[0], .target = args->operands[1]};
+    return conversion_run(&request);
+}
+
+const struct verb verb_convert = {
+    .operands = "SOURCE TARGET",
+    .text = "Write the tensors and metadata of SOURCE to TARGET, atomically. Reports anything\n"
+            "the target format cannot store. The format is inferred from the extension of\n"
+            "TARGET. If TARGET is a directory or NAME.index.json, writes shards and an index;\n"
+            "a missing directory is created if the name ends with a slash.",
+    .lists_directories = true,
+    .has_source = true,
+    .has_output = true,
+    .options = {{"set-metadata", "NAME=TEXT", "set a metadata text"}},
+    .run = run_convert,
 };
 
 /* ---- patch: edits as a file, made of a mount or of two checkpoints ---- */

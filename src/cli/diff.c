@@ -387,20 +387,48 @@ static bool match(struct diff *diff)
     return true;
 }
 
+/* Leaves the rows that the operands after A and B choose; prints a line if one of these chooses
+ * none. */
+static enum exit_code choose_rows(struct diff *diff, const struct args *args)
+{
+    size_t n_kept = 0;
+    autofree bool *is_kept = calloc(diff->n_rows + 1, sizeof(*is_kept));
+    if (is_kept == NULL)
+        return print_memory(NULL);
+    for (size_t j = 2; j < args->n_operands; j++) {
+        cleanup(glob_done) struct glob glob = glob_of(args->operands[j]);
+        for (size_t i = 0; i < diff->n_rows; i++) {
+            const struct diff_row *row = &diff->rows[i];
+            is_kept[i] |= glob_matches(&glob, row->a != NULL ? row->a->key : row->b->key);
+        }
+        if (!glob.has_matched)
+            return input_unmatched(diff->catalogs[0], diff->paths[0], args->operands[j]);
+    }
+    for (size_t i = 0; i < diff->n_rows && args->n_operands > 2; i++) {
+        if (is_kept[i])
+            diff->rows[n_kept++] = diff->rows[i];
+    }
+    diff->n_rows = args->n_operands > 2 ? n_kept : diff->n_rows;
+    return EXIT_DONE;
+}
+
 /* Finds out what there is to read, before anything is printed. */
-static enum exit_code prepare(struct diff *diff, bool allows_large)
+static enum exit_code prepare(struct diff *diff, const struct args *args)
 {
     const char *path = diff->paths[0];
     if (!match(diff))
         return print_memory(path);
+    enum exit_code exit_code = choose_rows(diff, args);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
     autofree struct wfs_work *works = calloc(diff->n_rows + 1, sizeof(*works));
     for (size_t i = 0; i < diff->n_rows && works != NULL; i++) {
         const struct diff_row *row = &diff->rows[i];
         if (row->a != NULL && row->b != NULL && comparison_has_content(row->a, row->b))
             works[i] = (struct wfs_work){row->a, row->b};
     }
-    const enum exit_code exit_code = input_workload(path, works, diff->n_rows, allows_large,
-                                                    INPUT_CHOOSE_FEWER, &diff->workload);
+    exit_code = input_workload(path, works, diff->n_rows, args_has(args, "large"),
+                               INPUT_CHOOSE_FEWER, &diff->workload);
     if (exit_code != EXIT_DONE)
         return exit_code;
     diff->firsts = calloc(wfs_workload_n_groups(diff->workload) + 1, sizeof(*diff->firsts));
@@ -622,7 +650,7 @@ static enum exit_code run(struct diff *diff, const struct args *args)
 {
     enum exit_code exit_code = open_sides(diff, args);
     if (exit_code == EXIT_DONE)
-        exit_code = prepare(diff, args_has(args, "large"));
+        exit_code = prepare(diff, args);
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (diff->json != NULL)
@@ -672,15 +700,16 @@ static enum exit_code run_diff(const struct args *args)
 }
 
 const struct verb verb_diff = {
-    .operands = "A|MOUNTPOINT [B]",
+    .operands = "A|MOUNTPOINT [B] [GLOB...]",
     .text = "Compare two checkpoints tensor by tensor. Reports tensors that only one of them\n"
             "has, and tensors that differ in dtype, shape or content, with the largest\n"
             "absolute and relative difference. The exit code is 1 if there are differences.\n"
             "With --long and --stat, 'relative' is the L2 norm of the difference divided by\n"
             "that of A, 'cosine' the angle between A and B; elements that are not finite in\n"
             "both are left out.\n"
-            "View options apply to both A and B. For a mount, A is its source as it is shown,\n"
-            "and B what a commit would write.",
+            "View options apply to both A and B. With GLOBs or names of modules, only the\n"
+            "tensors that these choose are compared. For a mount, A is its source as it is\n"
+            "shown, and B what a commit would write.",
     .has_source = true,
     .options = {{"all", NULL, "also metadata, values and bytes no tensor shows"},
                 {"exact", NULL, "compare tensors of the same dtype bit for bit"},

@@ -221,19 +221,14 @@ static int count_file(void *ctx, const struct wfs_tree_file *file)
 static enum exit_code report_unmatched(const struct extraction *extraction)
 {
     const char *first = NULL;
-    size_t n = 0;
     for (size_t i = extraction->n_globs; i-- > 0;) {
         if (extraction->globs[i].has_matched)
             continue;
         first = extraction->globs[i].text;
-        n++;
     }
-    if (n == 0)
+    if (first == NULL)
         return EXIT_DONE;
-    return print_error(EXIT_NO_MATCH, extraction->source, "no key matches '%s'%s%s%s",
-                       wfs_quote(first).text, n > 1 ? ", nor " : "",
-                       n > 1 ? wfs_count(n - 1, "other pattern").text : "",
-                       input_suggest(extraction->catalog, first, false).text);
+    return input_unmatched(extraction->catalog, extraction->source, first);
 }
 
 /* ---- directories ---- */

@@ -176,8 +176,9 @@ static int print_dtypes(const struct info *info, const struct args *args)
 
 /* ---- lists, as text and as JSON ---- */
 
-/* "SEVERITY: text", or {"severity", "text"} as an item of the open array. */
-static void put_finding(struct json_out *json, const struct wfs_finding *finding)
+/* "SEVERITY: text", after the file unless that is NULL, or {"severity", "text"} as an item of the
+ * open array. */
+static void put_finding(struct json_out *json, const char *file, const struct wfs_finding *finding)
 {
     static const struct {
         const char *name;
@@ -188,6 +189,8 @@ static void put_finding(struct json_out *json, const struct wfs_finding *finding
                       [WFS_HIGH] = {"high", COLOUR_ERROR}};
     const char *severity = severities[finding->severity].name;
     if (json == NULL) {
+        print_escaped(stdout, file != NULL ? file : "");
+        fputs(file != NULL ? ": " : "", stdout);
         screen_paint(stdout, severities[finding->severity].colour, severity);
         fputs(": ", stdout);
         print_line(stdout, finding->text);
@@ -327,7 +330,7 @@ static void list_findings(const struct info *info)
     for (size_t i = 0; i < n && (info->json != NULL || i < N_SHOWN); i++) {
         if (info->json == NULL)
             print_label("findings:", i);
-        put_finding(info->json, wfs_catalog_finding(info->catalog, i));
+        put_finding(info->json, NULL, wfs_catalog_finding(info->catalog, i));
     }
     end_list(info, n);
 }
@@ -389,11 +392,11 @@ static enum exit_code print_info(const struct info *info, const struct args *arg
     return EXIT_DONE;
 }
 
-static enum exit_code run_info(const struct args *args)
+static enum exit_code info_one(const struct input_one *one)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
-    struct info info = {.path = args->operands[0], .json = args_has(args, "json") ? &json : NULL};
+    const struct args *args = &one->args;
+    struct info info = {.path = args->operands[0], .json = one->json};
     enum exit_code exit_code = input_load(args, info.path, &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
@@ -405,16 +408,23 @@ static enum exit_code run_info(const struct args *args)
     else
         exit_code = print_info(&info, args);
     free(info.tree.tensors);
+    if (one->is_of_many && info.json == NULL)
+        putchar('\n');
     return exit_code;
 }
 
+static enum exit_code run_info(const struct args *args)
+{
+    return input_each(args, args->n_operands, false, info_one);
+}
+
 const struct verb verb_info = {
-    .operands = "SOURCE",
+    .operands = "SOURCE...",
     .text = "Print a summary of a checkpoint: container, writer, counts, bytes, dtypes,\n"
             "metadata, structure, files and oddities; on a terminal with a bar for each\n"
             "module and dtype. Reads no tensor data.",
     .has_source = true,
-    .options = {{"json", NULL, "print one JSON object"}},
+    .options = {{"json", NULL, "print one JSON object, of several SOURCEs a list"}},
     .run = run_info,
 };
 
@@ -458,6 +468,7 @@ struct check {
     const char *path;
     const struct wfs_catalog *catalog;
     struct json_out *json; /* NULL: text */
+    bool is_of_many;
     enum wfs_severity worst;
     struct progress progress;
     uint64_t n_bytes; /* of all tensors */
@@ -475,7 +486,7 @@ static void report(struct check *check, enum wfs_severity severity, const char *
     const struct wfs_finding finding = {.severity = severity, .text = text};
     if (severity > check->worst)
         check->worst = severity;
-    put_finding(check->json, &finding);
+    put_finding(check->json, check->is_of_many ? check->path : NULL, &finding);
 }
 
 static void report_count(struct check *check, enum wfs_severity severity,
@@ -640,15 +651,14 @@ static enum exit_code check_run(struct check *check, const struct args *args)
 
 static enum exit_code run_json(struct check *check, const struct args *args)
 {
-    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
-    check->json = &json;
-    json_out_open_object(&json, NULL);
-    json_out_text(&json, "file", check->path);
-    json_out_u64(&json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
-    json_out_open_array(&json, "findings");
+    struct json_out *json = check->json;
+    json_out_open_object(json, NULL);
+    json_out_text(json, "file", check->path);
+    json_out_u64(json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
+    json_out_open_array(json, "findings");
     const enum exit_code exit_code = check_run(check, args);
-    json_out_close(&json);
-    json_out_close(&json);
+    json_out_close(json);
+    json_out_close(json);
     return exit_code;
 }
 
@@ -663,10 +673,14 @@ static enum exit_code verify(const char *path, struct wfs_catalog *catalog)
     return code < 0 ? print_error(exit_of_errno(-code), path, "%s", err.text) : EXIT_DONE;
 }
 
-static enum exit_code run_check(const struct args *args)
+static enum exit_code check_one(const struct input_one *one)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    struct check check = {.path = args->operands[0], .worst = WFS_INFO};
+    const struct args *args = &one->args;
+    struct check check = {.path = args->operands[0],
+                          .json = one->json,
+                          .is_of_many = one->is_of_many,
+                          .worst = WFS_INFO};
     enum exit_code exit_code = input_load(args, check.path, &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
@@ -674,21 +688,29 @@ static enum exit_code run_check(const struct args *args)
     if (exit_code != EXIT_DONE)
         return exit_code;
     check.catalog = catalog;
-    if (args_has(args, "json"))
+    if (check.json != NULL)
         return run_json(&check, args);
     exit_code = check_run(&check, args);
-    if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO))
-        printf("no problems in %s\n", wfs_count(wfs_catalog_n_tensors(catalog), "tensor").text);
+    if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO)) {
+        print_escaped(stdout, check.is_of_many ? check.path : "");
+        printf("%sno problems in %s\n", check.is_of_many ? ": " : "",
+               wfs_count(wfs_catalog_n_tensors(catalog), "tensor").text);
+    }
     return exit_code;
 }
 
+static enum exit_code run_check(const struct args *args)
+{
+    return input_each(args, args->n_operands, false, check_one);
+}
+
 const struct verb verb_check = {
-    .operands = "SOURCE",
+    .operands = "SOURCE...",
     .text = "Check a checkpoint for damage and oddities. Prints one line for each finding:\n"
             "its severity (info, low, medium or high) and a description. The exit code is 1\n"
             "if a finding is above info, and 3 to 6 if the checkpoint cannot be read.",
     .has_source = true,
-    .options = {{"json", NULL, "print one JSON object"},
+    .options = {{"json", NULL, "print one JSON object, of several SOURCEs a list"},
                 {"large", NULL, INPUT_LARGE_HELP},
                 {"values", NULL, "read all tensors and look for NaN and infinities"}},
     .run = run_check,

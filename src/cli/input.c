@@ -135,6 +135,23 @@ struct input_near input_suggest(const struct wfs_catalog *catalog, const char *t
     return ret;
 }
 
+bool input_matches(const struct wfs_catalog *catalog, const char *glob)
+{
+    cleanup(glob_done) struct glob typed = glob_of(glob);
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog) && !typed.has_matched; i++)
+        glob_matches(&typed, wfs_catalog_tensor(catalog, i)->key);
+    return typed.has_matched;
+}
+
+enum exit_code input_unmatched(const struct wfs_catalog *catalog, const char *path,
+                               const char *glob)
+{
+    const bool is_glob = strpbrk(glob, "*?[") != NULL;
+    return print_error(EXIT_NO_MATCH, path, "no key matches '%s'%s", wfs_quote(glob).text,
+                       is_glob ? " (a glob is for the whole key: '*' may stand before and after)"
+                               : input_suggest(catalog, glob, false).text);
+}
+
 /* ---- loading ---- */
 
 static bool is_of_verb(const struct args *args, const char *name)
@@ -232,6 +249,44 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out)
 {
     return input_load_report(args, path, out, NULL);
+}
+
+/* ---- several sources ---- */
+
+bool input_is_source(const char *operand)
+{
+    return strcmp(operand, "-") == 0 || strstr(operand, "://") != NULL ||
+           access(operand, F_OK) == 0;
+}
+
+enum exit_code input_each(const struct args *args, size_t n, bool is_always_list,
+                          input_visit *visit)
+{
+    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
+    const bool is_json = args_has(args, "json"), is_list = is_json && (is_always_list || n > 1);
+    enum exit_code exit_code = EXIT_DONE;
+    autofree const char **operands = calloc(args->n_operands + 1, sizeof(*operands));
+    if (operands == NULL)
+        return print_memory(NULL);
+    for (size_t i = n; i < args->n_operands; i++)
+        operands[1 + i - n] = args->operands[i];
+    if (is_list) {
+        json_out_open_object(&json, NULL);
+        json_out_open_array(&json, "sources");
+    }
+    for (size_t i = 0; i < n && !ferror(stdout); i++) {
+        struct input_one one = {.args = *args, .json = is_json ? &json : NULL, .is_of_many = n > 1};
+        operands[0] = args->operands[i];
+        one.args.operands = operands;
+        one.args.n_operands = 1 + args->n_operands - n;
+        const enum exit_code code = visit(&one);
+        exit_code = code > exit_code ? code : exit_code;
+    }
+    if (is_list) {
+        json_out_close(&json);
+        json_out_close(&json);
+    }
+    return exit_code;
 }
 
 char *input_unescape(const char *name)

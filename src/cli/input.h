@@ -11,6 +11,8 @@
 
 #include "cli/args.h"
 
+#include <weightfs/json_out.h>
+
 /*
  * Loads the source and applies the view options in args. *report borrows from the catalog and may
  * exist beside a failure; report may be NULL.
@@ -20,6 +22,28 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 
 /* Loads the source, or prints why not. "-" is the standard input, which must be a regular file. */
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out);
+
+/* ---- several sources ---- */
+
+/* Does what a verb does with one source. */
+struct input_one {
+    struct args args;      /* as if it were the only one */
+    struct json_out *json; /* with --json */
+    bool is_of_many;
+};
+
+typedef enum exit_code input_visit(const struct input_one *one);
+
+/*
+ * Calls visit for each of the first n operands as a source, the others follow it each time. A
+ * source that fails does not keep the others from being read. The JSON of several, or of one
+ * if it always is one, is a list, "sources". Returns the largest exit code.
+ */
+enum exit_code input_each(const struct args *args, size_t n, bool is_always_list,
+                          input_visit *visit);
+
+/* Returns whether an operand names something that exists: a file, a URL or the standard input. */
+bool input_is_source(const char *operand);
 
 /* ---- what was typed for a key ---- */
 
@@ -58,6 +82,13 @@ bool glob_matches(struct glob *glob, const char *key);
  */
 bool *input_select(const struct wfs_catalog *catalog, const struct args *args, size_t n_skipped,
                    const char **ret_unmatched);
+
+/* Returns whether a glob or the name of a module chooses any tensor. */
+bool input_matches(const struct wfs_catalog *catalog, const char *glob);
+
+/* Prints a line about a glob without a match: EXIT_NO_MATCH. */
+enum exit_code input_unmatched(const struct wfs_catalog *catalog, const char *path,
+                               const char *glob);
 
 /* Returns the name whose printed form the text is, malloc'ed, or NULL when out of memory. */
 char *input_unescape(const char *name);

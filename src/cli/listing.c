@@ -182,16 +182,18 @@ static void print_total(const struct table *table, const struct listing *listing
     table_print_hidden(n_hidden);
 }
 
-/* Prints JSON with --json, else a table. -ENOMEM. */
-static int listing_print(const struct listing *listing, const struct args *args)
+/* Prints JSON if there is a place for it, else a table. file: NULL, or a member of the JSON.
+ * -ENOMEM. */
+static int listing_print(const struct listing *listing, const struct args *args,
+                         struct json_out *json, const char *file)
 {
     auto_table struct table table;
-    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
-    const bool is_json = args_has(args, "json");
-    if (is_json) {
-        json_out_open_object(&json, NULL);
-        json_out_open_array(&json, "tensors");
-        table_start_json(&table, columns, listing->is_long ? N_LONG : N_ROLE, &json);
+    if (json != NULL) {
+        json_out_open_object(json, NULL);
+        if (file != NULL)
+            json_out_text(json, "file", file);
+        json_out_open_array(json, "tensors");
+        table_start_json(&table, columns, listing->is_long ? N_LONG : N_ROLE, json);
     } else {
         const size_t n_short = args_has(args, "null") ? N_KEY : N_SHORT;
         table_start(&table, columns, listing->is_long ? N_LONG : n_short, args);
@@ -201,9 +203,9 @@ static int listing_print(const struct listing *listing, const struct args *args)
     const int code = table_print(&table);
     if (table.form == TABLE_SCREEN && code >= 0)
         print_total(&table, listing, code);
-    if (is_json) {
-        json_out_close(&json);
-        json_out_close(&json);
+    if (json != NULL) {
+        json_out_close(json);
+        json_out_close(json);
     }
     return code;
 }
@@ -376,27 +378,26 @@ static enum exit_code choose_style(const struct args *args, struct style *ret)
     return EXIT_DONE;
 }
 
-static enum exit_code print_all(struct listing *listing, const struct args *args)
+static enum exit_code print_all(struct listing *listing, const struct input_one *one)
 {
     struct style style;
-    if (choose_style(args, &style) != EXIT_DONE)
+    const char *path = one->args.operands[0];
+    if (choose_style(&one->args, &style) != EXIT_DONE)
         return EXIT_USAGE;
-    const int code = args_has(args, "tree") ? draw_tree(&listing->tensors, &style)
-                                            : listing_print(listing, args);
-    return code < 0 ? print_memory(args->operands[0]) : EXIT_DONE;
+    if (one->is_of_many && one->json == NULL && !args_has(&one->args, "null")) {
+        print_escaped(stdout, path);
+        puts(":");
+    }
+    const int code = args_has(&one->args, "tree") ? draw_tree(&listing->tensors, &style)
+                                                  : listing_print(listing, &one->args, one->json,
+                                                                  one->is_of_many ? path : NULL);
+    return code < 0 ? print_memory(path) : EXIT_DONE;
 }
 
-static enum exit_code run_ls(const struct args *args)
+static enum exit_code list_one(const struct input_one *one)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
-    if (args_has(args, "null") && (args_has(args, "json") || args_has(args, "tree")))
-        return print_error(EXIT_USAGE, NULL, "--null cannot be combined with --json or --tree");
-    if (args_has(args, "tree") &&
-        (args_has(args, "json") || args_has(args, "long") || args_has(args, "sort")))
-        return print_error(EXIT_USAGE, NULL,
-                           "--tree cannot be combined with --json, --long or --sort");
-    if (!args_has(args, "tree") && (args_has(args, "depth") || args_has(args, "no-fold")))
-        return print_error(EXIT_USAGE, NULL, "--depth and --no-fold need --tree");
+    const struct args *args = &one->args;
     enum exit_code exit_code = input_load(args, args->operands[0], &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
@@ -407,27 +408,74 @@ static enum exit_code run_ls(const struct args *args)
         return print_memory(args->operands[0]);
     exit_code = listing_sort(&listing, args);
     if (exit_code == EXIT_DONE)
-        exit_code = print_all(&listing, args);
-    if (exit_code == EXIT_DONE && unmatched != NULL)
-        return print_error(
-            EXIT_NO_MATCH, args->operands[0], "no key matches '%s'%s", wfs_quote(unmatched).text,
-            access(unmatched, F_OK) == 0 ? ", which is a file: only the first operand is a source"
-                                         : "");
-    return exit_code;
+        exit_code = print_all(&listing, one);
+    return exit_code == EXIT_DONE && unmatched != NULL
+               ? input_unmatched(catalog, args->operands[0], unmatched)
+               : exit_code;
+}
+
+/* Puts the operands that are further sources before those that are globs, in both cases in their
+ * order: what exists is a source unless it is a name in the first one. Returns how many sources
+ * there are; 0: a line was printed, and *ret_code is set. */
+static size_t sort_operands(const struct args *args, const char **ret_operands,
+                            enum exit_code *ret_code)
+{
+    auto_catalog struct wfs_catalog *first = NULL;
+    size_t n = 0;
+    for (unsigned pass = 0; pass < 2; pass++) {
+        const size_t n_sources = n;
+        for (size_t i = 0; i < args->n_operands; i++) {
+            const char *operand = args->operands[i];
+            bool is_source = i == 0;
+            if (i > 0 && input_is_source(operand)) {
+                *ret_code = first == NULL ? input_load(args, args->operands[0], &first) : EXIT_DONE;
+                if (*ret_code != EXIT_DONE)
+                    return 0;
+                is_source = !input_matches(first, operand);
+            }
+            if (is_source == (pass == 0))
+                ret_operands[n++] = operand;
+        }
+        if (pass == 1)
+            return n_sources;
+    }
+    return n;
+}
+
+static enum exit_code run_ls(const struct args *args)
+{
+    if (args_has(args, "null") && (args_has(args, "json") || args_has(args, "tree")))
+        return print_error(EXIT_USAGE, NULL, "--null cannot be combined with --json or --tree");
+    if (args_has(args, "tree") &&
+        (args_has(args, "json") || args_has(args, "long") || args_has(args, "sort")))
+        return print_error(EXIT_USAGE, NULL,
+                           "--tree cannot be combined with --json, --long or --sort");
+    if (!args_has(args, "tree") && (args_has(args, "depth") || args_has(args, "no-fold")))
+        return print_error(EXIT_USAGE, NULL, "--depth and --no-fold need --tree");
+    struct args sorted = *args;
+    enum exit_code exit_code = EXIT_DONE;
+    autofree const char **operands = calloc(args->n_operands + 1, sizeof(*operands));
+    if (operands == NULL)
+        return print_memory(NULL);
+    const size_t n = sort_operands(args, operands, &exit_code);
+    sorted.operands = operands;
+    return n == 0 ? exit_code : input_each(&sorted, n, false, list_one);
 }
 
 const struct verb verb_ls = {
-    .operands = "SOURCE [GLOB...]",
-    .text = "List the tensors of a checkpoint: key, dtype, shape and bytes; on a terminal as\n"
+    .operands = "SOURCE... [GLOB...]",
+    .text = "List the tensors of checkpoints: key, dtype, shape and bytes; on a terminal as\n"
             "a table ordered by key, elsewhere in file order, with exact numbers and tabs.\n"
-            "With GLOBs, list only tensors whose whole key matches one of them; '*' matches\n"
-            "dots too. Keys are printed as they are, except for characters that a terminal\n"
-            "acts on (\\xHH); keys in either form are accepted wherever one is expected.",
+            "With GLOBs, list only tensors whose whole key matches one of them, or that are\n"
+            "in the module of that name; '*' matches dots too. What exists as a file and is\n"
+            "not a name in the first SOURCE is a SOURCE. Keys are printed as they are, except\n"
+            "for characters that a terminal acts on (\\xHH); keys in either form are accepted\n"
+            "wherever one is expected.",
     .has_source = true,
     .options = {{"bytes", NULL, "-b: print exact sizes and counts"},
                 {"depth", "N", "with --tree: draw at most N levels"},
                 {"human", NULL, "-h: print sizes and counts with a unit"},
-                {"json", NULL, "print one JSON object"},
+                {"json", NULL, "print one JSON object, of several SOURCEs a list"},
                 {"long", NULL, "-l: also offset, file, key in the file, changes"},
                 {"no-fold", NULL, "with --tree: draw equal layers one by one"},
                 {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
@@ -521,7 +569,8 @@ static enum exit_code run_find(const struct args *args)
         return exit_code;
     if (listing.tensors.n_tensors == 0 && !args_has(args, "json"))
         return report_nothing(catalog, args);
-    if (listing_print(&listing, args) < 0)
+    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
+    if (listing_print(&listing, args, args_has(args, "json") ? &json : NULL, NULL) < 0)
         return print_memory(args->operands[0]);
     return listing.tensors.n_tensors > 0 ? EXIT_DONE : EXIT_FOUND;
 }

@@ -5,6 +5,7 @@
  * staging directory until it ends, and removes the directory if nothing is left in it.
  */
 #include "cli/mounted.h"
+#include "cli/mounts.h"
 
 #include "cli/args.h"
 #include "cli/progress.h"
@@ -465,6 +466,11 @@ static enum exit_code list_edits(const struct mounted *mounted, bool is_json)
 static enum exit_code run_status(const struct args *args)
 {
     auto_mounted struct mounted mounted = {.fd = -1};
+    const bool is_of_one = args_has(args, "watch") || args_has(args, "edits");
+    if (args->n_operands == 0)
+        return !is_of_one ? mounts_print(args)
+                          : print_error(EXIT_USAGE, NULL,
+                                        "missing MOUNTPOINT; usage: weightfs status MOUNTPOINT");
     if (args_has(args, "watch"))
         return watch_run(args->operands[0]);
     enum exit_code exit_code = mounted_open(&mounted, args->operands[0]);
@@ -487,12 +493,13 @@ static enum exit_code run_status(const struct args *args)
 }
 
 const struct verb verb_status = {
-    .operands = "MOUNTPOINT",
+    .operands = "[MOUNTPOINT]",
     .text = "Show how many edits of a mount are not committed, and the result of its last\n"
-            "commit. With --edits, list in what the mount differs from its source, a line for\n"
-            "each name and file; 'weightfs diff MOUNTPOINT' shows by how much. With --watch,\n"
-            "show the progress of commits until the mount has ended; where it is unmounted\n"
-            "already, name its output in place of MOUNTPOINT.",
+            "commit; without MOUNTPOINT, list all mounts of this user. With --edits, list in\n"
+            "what the mount differs from its source, a line for each name and file;\n"
+            "'weightfs diff MOUNTPOINT' shows by how much. With --watch, show the progress of\n"
+            "commits until the mount has ended; where it is unmounted already, name its\n"
+            "output in place of MOUNTPOINT.",
     .options = {{"edits", NULL, "list what was renamed, removed, added, changed"},
                 {"json", NULL, "print JSON"},
                 {"watch", NULL, "wait until the mount is saved and gone"}},

@@ -39,15 +39,17 @@ enum { N_SHA256 = MANIFEST_N_SHA256 / 2 /* bytes */ };
 struct sum {
     const char *path;
     const struct args *args;
-    struct json_out *json; /* NULL: lines */
-    char separator;        /* between the fields of a line */
-    bool names_source;     /* in each line of a check */
+    const struct args *globs; /* the operands that choose tensors; NULL: all are chosen */
+    struct json_out *json;    /* NULL: lines */
+    char separator;           /* between the fields of a line */
+    bool names_source;        /* in each line of a check */
     /* Of a check. */
     const struct manifest *manifest;
     const struct manifest_part *part;
     uint64_t n_equal, n_different, n_missing, n_extra;
     /* While they are made. */
-    const struct wfs_catalog *catalog;
+    const struct wfs_tensor **tensors;
+    size_t n_tensors;
     struct progress progress;
     struct pool pool;
 };
@@ -78,7 +80,7 @@ static int make_sums(struct pool *pool, size_t i, void *result)
     unsigned char sha256[N_SHA256];
     struct sums *ret = result;
     struct reading reading = {.sum = sum_of(pool)};
-    const struct wfs_tensor *tensor = wfs_catalog_tensor(reading.sum->catalog, i);
+    const struct wfs_tensor *tensor = reading.sum->tensors[i];
     sha256_init(&reading.sha256);
     const int code = wfs_tensor_digest_and(NULL, tensor, add_piece, &reading, &xxh3);
     if (code < 0)
@@ -134,7 +136,7 @@ static void json_line(struct json_out *json, const struct wfs_tensor *tensor,
 static int print_sums(struct pool *pool, size_t i, const void *sums)
 {
     const struct sum *sum = sum_of(pool);
-    const struct wfs_tensor *tensor = wfs_catalog_tensor(sum->catalog, i);
+    const struct wfs_tensor *tensor = sum->tensors[i];
     int code = 0;
     if (sum->json != NULL)
         json_line(sum->json, tensor, sums);
@@ -192,7 +194,7 @@ static int check_sums(struct pool *pool, size_t i, const void *result)
 {
     struct sum *sum = sum_of(pool);
     const struct sums *sums = result;
-    const struct wfs_tensor *tensor = wfs_catalog_tensor(sum->catalog, i);
+    const struct wfs_tensor *tensor = sum->tensors[i];
     struct manifest_line *line = manifest_find(sum->manifest, sum->part, tensor->key);
     if (line == NULL) {
         sum->n_extra++;
@@ -257,14 +259,12 @@ static void end(const struct sum *sum)
     }
 }
 
-static enum exit_code make_all(struct sum *sum, const struct wfs_catalog *catalog,
-                               const struct wfs_workload *workload)
+static enum exit_code make_all(struct sum *sum, const struct wfs_workload *workload)
 {
     size_t failed = SIZE_MAX;
     int code = begin(sum);
-    sum->catalog = catalog;
     sum->pool = (struct pool){.workload = workload,
-                              .n = wfs_catalog_n_tensors(catalog),
+                              .n = sum->n_tensors,
                               .n_result = sizeof(struct sums),
                               .make = make_sums,
                               .visit = sum->manifest != NULL ? check_sums : print_sums};
@@ -276,8 +276,32 @@ static enum exit_code make_all(struct sum *sum, const struct wfs_catalog *catalo
     if (code == -ENOMEM)
         return print_memory(sum->path);
     if (code < 0 && failed != SIZE_MAX)
-        return input_read_error(sum->path, wfs_catalog_tensor(catalog, failed), code);
+        return input_read_error(sum->path, sum->tensors[failed], code);
     return code < 0 ? EXIT_OUTPUT : EXIT_DONE; /* the line about the output comes at the end */
+}
+
+static enum exit_code choose(struct sum *sum, const struct wfs_catalog *catalog,
+                             struct wfs_workload **out)
+{
+    static const struct args none;
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    const char *unmatched = NULL;
+    autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
+    autofree bool *marks =
+        input_select(catalog, sum->globs != NULL ? sum->globs : &none, 0, &unmatched);
+    if (works == NULL || marks == NULL)
+        return print_memory(sum->path);
+    if (unmatched != NULL)
+        return input_unmatched(catalog, sum->path, unmatched);
+    for (size_t i = 0; i < n; i++) {
+        if (!marks[i])
+            continue;
+        works[sum->n_tensors] =
+            (struct wfs_work){wfs_catalog_tensor(catalog, i), .reads_shown = true};
+        sum->tensors[sum->n_tensors++] = wfs_catalog_tensor(catalog, i);
+    }
+    return input_workload(sum->path, works, sum->n_tensors, args_has(sum->args, "large"),
+                          INPUT_CHOOSE_FEWER, out);
 }
 
 static enum exit_code sum_source(struct sum *sum)
@@ -285,39 +309,50 @@ static enum exit_code sum_source(struct sum *sum)
     auto_catalog struct wfs_catalog *catalog = NULL;
     struct wfs_workload *workload = NULL;
     enum exit_code exit_code = input_load(sum->args, sum->path, &catalog);
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    autofree const struct wfs_tensor **tensors =
+        calloc(wfs_catalog_n_tensors(catalog) + 1, sizeof(*tensors));
+    sum->tensors = tensors;
+    exit_code = tensors != NULL ? choose(sum, catalog, &workload) : print_memory(sum->path);
     if (exit_code == EXIT_DONE)
-        exit_code = input_workload_all(sum->args, sum->path, catalog, true, &workload);
-    if (exit_code == EXIT_DONE)
-        exit_code = make_all(sum, catalog, workload);
+        exit_code = make_all(sum, workload);
     wfs_workload_free(workload);
     return exit_code;
 }
 
 /* ---- all sources ---- */
 
-/* A source that fails does not keep the others from being read. */
+static enum exit_code print_one(const struct input_one *one)
+{
+    struct args globs = one->args;
+    globs.operands++;
+    globs.n_operands--;
+    struct sum sum = {.path = one->args.operands[0],
+                      .args = &one->args,
+                      .globs = &globs,
+                      .json = one->json,
+                      .separator = screen_width(STDOUT_FILENO) > 0 ? ' ' : '\t'};
+    return sum_source(&sum);
+}
+
+/* What does not exist chooses tensors, but for the first operand. JSON is a list even of one. */
 static enum exit_code print_sources(const struct args *args)
 {
-    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
-    const bool is_json = args_has(args, "json");
-    enum exit_code exit_code = EXIT_DONE;
-    if (is_json) {
-        json_out_open_object(&json, NULL);
-        json_out_open_array(&json, "sources");
+    struct args sorted = *args;
+    size_t n = 0, n_sources = 0;
+    autofree const char **operands = calloc(args->n_operands + 1, sizeof(*operands));
+    if (operands == NULL)
+        return print_memory(NULL);
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < args->n_operands; i++) {
+            if ((i == 0 || input_is_source(args->operands[i])) == (pass == 0))
+                operands[n++] = args->operands[i];
+        }
+        n_sources = pass == 0 ? n : n_sources;
     }
-    for (size_t i = 0; i < args->n_operands && !ferror(stdout); i++) {
-        struct sum sum = {.path = args->operands[i],
-                          .args = args,
-                          .json = is_json ? &json : NULL,
-                          .separator = screen_width(STDOUT_FILENO) > 0 ? ' ' : '\t'};
-        const enum exit_code code = sum_source(&sum);
-        exit_code = code > exit_code ? code : exit_code;
-    }
-    if (is_json) {
-        json_out_close(&json);
-        json_out_close(&json);
-    }
-    return exit_code;
+    sorted.operands = operands;
+    return input_each(&sorted, n_sources, true, print_one);
 }
 
 static enum exit_code check_source(const struct args *args, const struct manifest *manifest,
@@ -396,8 +431,9 @@ static enum exit_code run_sum(const struct args *args)
 }
 
 const struct verb verb_sum = {
-    .operands = "[SOURCE...]",
-    .text = "Print SHA-256, XXH3 (64 bits), dtype, shape and key of each tensor. The sums are\n"
+    .operands = "[SOURCE...] [GLOB...]",
+    .text = "Print SHA-256, XXH3 (64 bits), dtype, shape and key of each tensor, or of those\n"
+            "that GLOBs or names of modules choose, which are not files. The sums are\n"
             "those of the elements as a mount shows them: equal tensors have equal sums in\n"
             "all formats. Blanks in keys are printed as \\x20. With --check, report each\n"
             "tensor that is not as a line of MANIFEST ('-': standard input) describes it,\n"

@@ -225,7 +225,7 @@ def test_version_names_program_and_library():
 
 @pytest.mark.parametrize('words', [
     [], ['--nonsense'], ['ls'], ['ls', '--nonsense', 'x'], ['cat', 'x'], ['convert', 'x'],
-    ['ls', '--limit'], ['ls', '--json=1', 'x'], ['commit'], ['status'], ['umount', 'a', 'b'],
+    ['ls', '--limit'], ['ls', '--json=1', 'x'], ['commit'], ['status', '--edits'], ['umount', 'a', 'b'],
 ])
 def test_wrong_usage_is_exit_code_2(words):
     weightfs(*words, code=EXIT_USAGE)

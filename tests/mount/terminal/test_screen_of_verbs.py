@@ -25,11 +25,11 @@ NOTE = ' '.join('word%d' % i for i in range(60))
 VERBS = re.findall(r'^  ([a-z]+) ', weightfs('--help').stdout.split('verbs:')[1].split('\n\n')[0], re.M)
 # Without a mount. A word in braces stands for a file; what is written is new each time.
 ROWS = {
-    'ls': ['{odd}', '-l {odd}', '--tree {pth}', '--sort=size {bpk} *'],
+    'ls': ['{odd}', '{odd} {pth}', '-l {odd}', '--tree {pth}', '--sort=size {bpk} *'],
     'find': ['{odd} e', '{pth} bytes>1', '-l {bpk} rank==1'],
-    'info': ['{odd}', '{pth}', '{bpk}', '{named}'],
+    'info': ['{odd} {bpk}', '{pth}', '{bpk}', '{named}'],
     'show': ['{odd}', '--sort std {odd}', '{odd} {long} {wide}', '--slice 0:2 {odd} {long}', '--histogram {pth} plain.weight'],
-    'check': ['--values {odd}', '--values {pth}'],
+    'check': ['--values {odd}', '--values {pth}', '{odd} {pth}'],
     'sum': ['{odd}', '--check {sums} {odd}', '--check {sums} {other}'],
     'convert': ['{pth} {new}.safetensors', '--ties=drop --remap s/plain/{long}/ {named} {new}.safetensors', '{odd} {new}/ --format=dcp'],
     'edit': ['--remove *.bias --set-metadata {long}={long} {odd} {new}.safetensors', '--set plain.weight.dtype=I32 {odd} {new}.pth'],
@@ -37,7 +37,7 @@ ROWS = {
     'diff': ['{odd} {other}', '--all {pth} {other}', '{odd} {odd}'],
     'plan': ['{odd}', '--remap s/e/{long}/ --cast F16 {odd}', '--report --remap s/e/{long}/ {pth}'],
     'patch': ['make {odd} {other} {new}', 'show {patch}', 'apply {patch} {odd} {new}.safetensors', 'apply --force {patch} {other} {new}.safetensors'],
-    'status': ['--watch {gone}'],
+    'status': ['', '--watch {gone}'],
     'cache': ['list {kept}', 'verify {kept}', 'clear {kept}'],
     'recover': ['{left}', '{empty}'],
 }
@@ -46,6 +46,8 @@ EXACT = {'config': ['{pth}', '{named}'], 'cat': []}
 # Exit with an error or a usage error, in one line.
 ERRORS = {verb: ['--nonsense', '', '{missing} {missing} {missing}'] for verb in VERBS}
 ERRORS['ls'] = ['--nonsense', '', '{missing}', '{odd} {long}x']
+ERRORS['info'] = ERRORS['check'] = ['--nonsense', '', '{missing}']
+ERRORS['status'] = ['--nonsense', '--edits', '{missing} {missing}']
 ERRORS['sum'] = ['--nonsense', '', '{missing}', '{odd} --check {missing}']
 ERRORS['recover'] = ['--nonsense', '{empty} {empty}', '{missing} {missing} {missing}']
 ERRORS['cat'] += ['{odd} {long}x', '{odd} {wide}x']
