@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/bytes.h"
+#include "tensor/cast.h"
 
 struct dtype {
     const char *name;
@@ -95,64 +96,22 @@ bool wfs_dtype_spelled(const char *name, size_t n_bytes, enum wfs_dtype *ret)
     return false;
 }
 
-/*
- * A small float: sign (if any), exponent, mantissa. The largest exponent means inf and NaN only
- * where has_inf; the FN and FNUZ variants give it to numbers and keep single codes for NaN.
+/* A float of less than a byte: a sign, exponent, mantissa; the largest exponent is that of numbers.
  */
 struct small_float {
     uint8_t n_exponent, n_mantissa;
     int8_t bias;
-    bool has_inf;
 };
 
 static double decode_small(uint32_t code, struct small_float f)
 {
     const uint32_t mantissa = code & ((1u << f.n_mantissa) - 1);
-    const uint32_t top = (1u << f.n_exponent) - 1;
-    const uint32_t exponent = code >> f.n_mantissa & top;
+    const uint32_t exponent = code >> f.n_mantissa & ((1u << f.n_exponent) - 1);
     const double sign = code >> (f.n_mantissa + f.n_exponent) & 1 ? -1.0 : 1.0;
-    if (f.has_inf && exponent == top)
-        return mantissa != 0 ? NAN : sign * INFINITY;
     const double fraction = ldexp(mantissa, -f.n_mantissa);
     if (exponent == 0)
         return sign * ldexp(fraction, 1 - f.bias);
     return sign * ldexp(1.0 + fraction, (int)exponent - f.bias);
-}
-
-static double decode_f8(enum wfs_dtype dtype, uint8_t code)
-{
-    switch (dtype) {
-    case WFS_F8_E5M2:
-        return decode_small(code, (struct small_float){5, 2, 15, true});
-    case WFS_F8_E4M3:
-        return (code & 0x7f) == 0x7f ? NAN
-                                     : decode_small(code, (struct small_float){4, 3, 7, false});
-    case WFS_F8_E4M3FNUZ:
-        return code == 0x80 ? NAN : decode_small(code, (struct small_float){4, 3, 8, false});
-    case WFS_F8_E5M2FNUZ:
-        return code == 0x80 ? NAN : decode_small(code, (struct small_float){5, 2, 16, false});
-    default: /* F8_E8M0: a power of two */
-        return code == 0xff ? NAN : ldexp(1.0, (int)code - 127);
-    }
-}
-
-static double decode_f16(uint16_t code)
-{
-    return decode_small(code, (struct small_float){5, 10, 15, true});
-}
-
-static double decode_f32(uint32_t code)
-{
-    float value;
-    memcpy(&value, &code, sizeof(value));
-    return (double)value;
-}
-
-static double decode_f64(uint64_t code)
-{
-    double value;
-    memcpy(&value, &code, sizeof(value));
-    return value;
 }
 
 /* Bits [i * width, (i + 1) * width) of a stream whose first bits are the low ones of its first
@@ -166,48 +125,25 @@ static uint32_t packed(const uint8_t *bytes, size_t i, unsigned width)
     return pair >> first % 8 & ((1u << width) - 1);
 }
 
+/* One that has no cast. */
 static double decode_one(enum wfs_dtype dtype, const uint8_t *bytes, size_t i)
 {
     const uint8_t *at = bytes + i * (wfs_dtype_bits(dtype) / 8);
     switch (dtype) {
     case WFS_F4:
-        return decode_small(packed(bytes, i, 4), (struct small_float){2, 1, 1, false});
+        return decode_small(packed(bytes, i, 4), (struct small_float){2, 1, 1});
     case WFS_F6_E2M3:
-        return decode_small(packed(bytes, i, 6), (struct small_float){2, 3, 1, false});
+        return decode_small(packed(bytes, i, 6), (struct small_float){2, 3, 1});
     case WFS_F6_E3M2:
-        return decode_small(packed(bytes, i, 6), (struct small_float){3, 2, 3, false});
-    case WFS_BOOL:
-    case WFS_U8:
-    case WFS_QU8:
-        return *at;
-    case WFS_I8:
+        return decode_small(packed(bytes, i, 6), (struct small_float){3, 2, 3});
     case WFS_QI8:
         return (int8_t)*at;
-    case WFS_I16:
-        return (int16_t)load_le16(at);
-    case WFS_U16:
-        return load_le16(at);
-    case WFS_F16:
-        return decode_f16(load_le16(at));
-    case WFS_BF16:
-        return decode_f32((uint32_t)load_le16(at) << 16);
-    case WFS_I32:
     case WFS_QI32:
         return (int32_t)load_le32(at);
-    case WFS_U32:
     case WFS_BOOL32:
         return load_le32(at);
-    case WFS_F32:
-    case WFS_FLEX32:
-        return decode_f32(load_le32(at));
-    case WFS_F64:
-        return decode_f64(load_le64(at));
-    case WFS_I64:
-        return (double)(int64_t)load_le64(at);
-    case WFS_U64:
-        return (double)load_le64(at);
-    default:
-        return decode_f8(dtype, *at);
+    default: /* BOOL, QU8 */
+        return *at;
     }
 }
 
@@ -215,6 +151,10 @@ int wfs_dtype_decode(enum wfs_dtype dtype, const void *bytes, size_t n_elems, do
 {
     if (dtypes[dtype].kind == WFS_KIND_COMPLEX || dtypes[dtype].kind == WFS_KIND_BITS)
         return -EOPNOTSUPP;
+    if (dtypes[dtype].kind != WFS_KIND_BOOL && cast_is_possible(dtype, WFS_F64)) {
+        cast_elems(dtype, bytes, WFS_F64, ret, n_elems);
+        return 0;
+    }
     for (size_t i = 0; i < n_elems; i++)
         ret[i] = decode_one(dtype, bytes, i);
     return 0;
