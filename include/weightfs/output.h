@@ -116,6 +116,10 @@ uint32_t wfs_access_mode(const struct wfs_access *access, uint32_t group);
 int wfs_output_check(const char *path, const struct wfs_save_options *options, uint64_t n_bytes,
                      struct wfs_error *err);
 
+/* Writes a file as saves do: complete and durable, or not at all. */
+int wfs_output_write(const char *path, const void *bytes, uint64_t n_bytes,
+                     const struct wfs_save_options *options, struct wfs_error *err);
+
 /* Name, beside the output at path, of the file that is written before it is renamed. */
 void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX]);
 

@@ -557,3 +557,22 @@ int outfile_publish(struct outfile *outfile, struct wfs_save_report *report, str
     report->step = "done";
     return 0;
 }
+
+int wfs_output_write(const char *path, const void *bytes, uint64_t n_bytes,
+                     const struct wfs_save_options *options, struct wfs_error *err)
+{
+    struct outfile *outfile = NULL;
+    struct wfs_save_report report = {0};
+    int code = outfile_new(path, n_bytes, options, &outfile, err);
+    if (code < 0)
+        return code;
+    code = outfile_write(outfile, bytes, n_bytes);
+    if (code < 0)
+        wfs_fail(err, -code, "cannot write the output: %s", strerror(-code));
+    if (code == 0)
+        code = outfile_sync(outfile, err);
+    if (code == 0)
+        code = outfile_publish(outfile, &report, err);
+    outfile_free(outfile);
+    return code;
+}

@@ -199,8 +199,8 @@ static const char *name_of_letter(const struct verb *verb, char letter)
         char letter;
         const char *name;
     } letters[] = {
-        {'0', "null"},  {'b', "bytes"}, {'b', "backup"}, {'d', "directory"},
-        {'h', "human"}, {'h', "help"},  {'l', "long"},   {'S', "suffix"},
+        {'0', "null"}, {'b', "bytes"}, {'b', "backup"}, {'d', "directory"}, {'h', "human"},
+        {'h', "help"}, {'l', "long"},  {'o', "output"}, {'S', "suffix"},
     };
     struct args_option option;
     for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {

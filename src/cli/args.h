@@ -80,7 +80,7 @@ const char *args_value(const struct args *args, const char *name);
 
 extern const struct verb verb_cache, verb_cat, verb_check, verb_commit, verb_config, verb_convert;
 extern const struct verb verb_diff, verb_discard, verb_edit, verb_extract, verb_find, verb_info;
-extern const struct verb verb_ls, verb_patch, verb_plan, verb_recover, verb_show, verb_status;
-extern const struct verb verb_sum, verb_umount;
+extern const struct verb verb_ls, verb_map, verb_patch, verb_plan, verb_recover, verb_report;
+extern const struct verb verb_show, verb_status, verb_sum, verb_umount;
 
 #endif

@@ -325,9 +325,51 @@ double measures_cosine(const struct measures *measures)
 
 /* ---- tables ---- */
 
-static const struct wfs_tensor *tensor_of(const struct diff_row *row)
+const struct wfs_tensor *diff_row_tensor(const struct diff_row *row)
 {
     return row->a != NULL ? row->a : row->b;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct wfs_tensor *const *one = a, *const *other = b;
+    return strcmp((*one)->key, (*other)->key);
+}
+
+/* Returns the tensors by key, malloc'ed, or NULL. */
+static const struct wfs_tensor **sort_by_key(const struct wfs_catalog *catalog, size_t n)
+{
+    const struct wfs_tensor **tensors = calloc(n + 1, sizeof(*tensors));
+    for (size_t i = 0; i < n && tensors != NULL; i++)
+        tensors[i] = wfs_catalog_tensor(catalog, i);
+    if (tensors != NULL)
+        qsort(tensors, n, sizeof(*tensors), compare_keys);
+    return tensors;
+}
+
+int diff_rows_make(const struct wfs_catalog *a, const struct wfs_catalog *b, struct diff_row **out,
+                   size_t *ret_n)
+{
+    const size_t n_a = wfs_catalog_n_tensors(a), n_b = b != NULL ? wfs_catalog_n_tensors(b) : 0;
+    autofree const struct wfs_tensor **of_a = sort_by_key(a, n_a), **of_b = sort_by_key(b, n_b);
+    struct diff_row *rows = calloc(n_a + n_b + 1, sizeof(*rows));
+    if (of_a == NULL || of_b == NULL || rows == NULL) {
+        free(rows);
+        return -ENOMEM;
+    }
+    *ret_n = 0;
+    for (size_t i = 0; i < n_a; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(a, i);
+        const struct wfs_tensor **twin = bsearch(&tensor, of_b, n_b, sizeof(*of_b), compare_keys);
+        rows[(*ret_n)++] = (struct diff_row){tensor, twin == NULL ? NULL : *twin};
+    }
+    for (size_t i = 0; i < n_b; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(b, i);
+        if (bsearch(&tensor, of_a, n_a, sizeof(*of_a), compare_keys) == NULL)
+            rows[(*ret_n)++] = (struct diff_row){NULL, tensor};
+    }
+    *out = rows;
+    return 0;
 }
 
 /* Returns a number that is larger the more was changed. */
@@ -345,7 +387,12 @@ static double change_of(const struct diff_row *row)
 
 static int by_key(const void *a, const void *b)
 {
-    return order_of_keys(tensor_of(a)->key, tensor_of(b)->key);
+    return order_of_keys(diff_row_tensor(a)->key, diff_row_tensor(b)->key);
+}
+
+void diff_rows_sort(struct diff_row *rows, size_t n_rows)
+{
+    qsort(rows, n_rows, sizeof(*rows), by_key);
 }
 
 static int by_change(const void *a, const void *b)
@@ -432,7 +479,7 @@ static void put_row(struct table *table, const struct diff_row *row)
     const enum screen_colour colour = row->b == NULL   ? COLOUR_REMOVED
                                       : row->a == NULL ? COLOUR_ADDED
                                                        : COLOUR_CHANGED;
-    table_name(table, colour, tensor_of(row)->key);
+    table_name(table, colour, diff_row_tensor(row)->key);
     table_text(table, colour, row->b == NULL ? "removed" : row->a == NULL ? "added" : "changed");
     put_number(table, has_numbers, measures_relative(&comparison->measures));
     put_measures(table, has_numbers, &comparison->measures);
@@ -603,10 +650,9 @@ static int print_stat(struct diff_row *rows, size_t n_rows, const struct args *a
     cleanup(modules_done) struct modules modules = {.tree = &tree, .n_most = N_MODULES};
     if (tensors == NULL)
         return -ENOMEM;
-    if (n_rows > 0)
-        qsort(rows, n_rows, sizeof(*rows), by_key);
+    diff_rows_sort(rows, n_rows);
     for (size_t i = 0; i < n_rows; i++)
-        tensors[i] = tensor_of(&rows[i]);
+        tensors[i] = diff_row_tensor(&rows[i]);
     const int code = modules_find(&modules);
     return code < 0 ? code : print_by_module(&modules, rows, args);
 }

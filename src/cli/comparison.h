@@ -62,6 +62,17 @@ struct diff_row {
     struct comparison comparison;
 };
 
+/* Makes the rows: of the tensors of A, then of those that only B has; B may be NULL. malloc'ed.
+ * -ENOMEM. */
+int diff_rows_make(const struct wfs_catalog *a, const struct wfs_catalog *b, struct diff_row **out,
+                   size_t *ret_n);
+
+/* Puts them in the order of keys. */
+void diff_rows_sort(struct diff_row *rows, size_t n_rows);
+
+/* Returns the tensor of A, or that of B where A has none. */
+const struct wfs_tensor *diff_row_tensor(const struct diff_row *row);
+
 /* Checks the value of --sort, or prints a line: EXIT_USAGE. */
 enum exit_code diff_tables_check(const struct args *args);
 

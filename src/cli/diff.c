@@ -342,49 +342,9 @@ static void print_change(const struct diff_row *row)
 
 /* ---- all rows ---- */
 
-static int compare_keys(const void *a, const void *b)
-{
-    const struct wfs_tensor *const *one = a, *const *other = b;
-    return strcmp((*one)->key, (*other)->key);
-}
-
 static int compare_edited(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Returns the tensors by key, malloc'ed, or NULL. */
-static const struct wfs_tensor **sort_by_key(const struct wfs_catalog *catalog)
-{
-    const size_t n = wfs_catalog_n_tensors(catalog);
-    const struct wfs_tensor **tensors = calloc(n + 1, sizeof(*tensors));
-    for (size_t i = 0; i < n && tensors != NULL; i++)
-        tensors[i] = wfs_catalog_tensor(catalog, i);
-    if (tensors != NULL)
-        qsort(tensors, n, sizeof(*tensors), compare_keys);
-    return tensors;
-}
-
-/* Makes the rows. Returns false when out of memory. */
-static bool match(struct diff *diff)
-{
-    const struct wfs_catalog *a = diff->catalogs[0], *b = diff->catalogs[1];
-    const size_t n_a = wfs_catalog_n_tensors(a), n_b = wfs_catalog_n_tensors(b);
-    autofree const struct wfs_tensor **of_a = sort_by_key(a), **of_b = sort_by_key(b);
-    diff->rows = calloc(n_a + n_b + 1, sizeof(*diff->rows));
-    if (of_a == NULL || of_b == NULL || diff->rows == NULL)
-        return false;
-    for (size_t i = 0; i < n_a; i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(a, i);
-        const struct wfs_tensor **twin = bsearch(&tensor, of_b, n_b, sizeof(*of_b), compare_keys);
-        diff->rows[diff->n_rows++] = (struct diff_row){tensor, twin == NULL ? NULL : *twin};
-    }
-    for (size_t i = 0; i < n_b; i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(b, i);
-        if (bsearch(&tensor, of_a, n_a, sizeof(*of_a), compare_keys) == NULL)
-            diff->rows[diff->n_rows++] = (struct diff_row){NULL, tensor};
-    }
-    return true;
 }
 
 /* Leaves the rows that the operands after A and B choose; prints a line if one of these chooses
@@ -416,7 +376,7 @@ static enum exit_code choose_rows(struct diff *diff, const struct args *args)
 static enum exit_code prepare(struct diff *diff, const struct args *args)
 {
     const char *path = diff->paths[0];
-    if (!match(diff))
+    if (diff_rows_make(diff->catalogs[0], diff->catalogs[1], &diff->rows, &diff->n_rows) < 0)
         return print_memory(path);
     enum exit_code exit_code = choose_rows(diff, args);
     if (exit_code != EXIT_DONE)

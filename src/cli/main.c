@@ -36,6 +36,8 @@ static const struct {
     {"edit", &verb_edit, "rename, remove, replace or add parts of a checkpoint"},
     {"extract", &verb_extract, "write tensors to files, as a mount shows them"},
     {"diff", &verb_diff, "compare two checkpoints"},
+    {"report", &verb_report, "draw a checkpoint, or what differs, as an HTML page"},
+    {"map", &verb_map, "draw the parameters by module as an SVG picture"},
     {"plan", &verb_plan, "show what the view options would do (dry run)"},
     {"patch", &verb_patch, "make edits a file of their own, or apply one"},
     {"cache", &verb_cache, "list, verify or clear what was fetched of URLs and kept"},

@@ -174,13 +174,13 @@ static int scan_all(const struct wfs_tensor *tensor, values_visit visit, void *c
 
 /* ---- histogram ---- */
 
-static size_t bin_of(double number, const struct wfs_stats *stats)
+static size_t bin_of(double number, const struct wfs_stats *stats, size_t n_bins)
 {
     double place = (number - stats->min) / (stats->max - stats->min);
     if (isinf(stats->max - stats->min))
         place = (number / 2 - stats->min / 2) / (stats->max / 2 - stats->min / 2);
-    const size_t bin = place > 0 ? (size_t)(place * VALUES_N_BINS) : 0;
-    return bin < VALUES_N_BINS ? bin : VALUES_N_BINS - 1;
+    const size_t bin = place > 0 ? (size_t)(place * (double)n_bins) : 0;
+    return bin < n_bins ? bin : n_bins - 1;
 }
 
 struct bins {
@@ -194,7 +194,7 @@ static void count_bins(void *ctx, const double *numbers, size_t n,
     const struct bins *bins = ctx;
     for (size_t i = 0; i < n; i++) {
         if (isfinite(numbers[i]))
-            bins->counts[bin_of(numbers[i], bins->stats)] +=
+            bins->counts[bin_of(numbers[i], bins->stats, VALUES_N_BINS)] +=
                 wfs_distinct_times(distinct, index + i);
     }
 }
@@ -231,8 +231,12 @@ int values_summarise(const struct wfs_tensor *tensor, struct progress *progress,
     return code;
 }
 
-static void put_stats(struct json_out *out, const struct wfs_stats *stats)
+void values_put_stats(struct json_out *out, const struct wfs_stats *stats)
 {
+    if (stats == NULL) {
+        json_out_text(out, "stats", NULL);
+        return;
+    }
     const bool has_any = stats->n_finite > 0;
     json_out_open_object(out, "stats");
     json_out_double(out, "min", has_any ? stats->min : NAN);
@@ -249,10 +253,7 @@ static void put_stats(struct json_out *out, const struct wfs_stats *stats)
 
 void values_put_json(struct json_out *out, const struct values_summary *summary)
 {
-    if (summary->has_stats)
-        put_stats(out, &summary->stats);
-    else
-        json_out_text(out, "stats", NULL);
+    values_put_stats(out, summary->has_stats ? &summary->stats : NULL);
     if (summary->has_histogram)
         json_out_u64s(out, "histogram", summary->counts, VALUES_N_BINS);
     else
@@ -272,6 +273,39 @@ void values_add_spark(struct strbuf *out, const uint64_t counts[VALUES_N_BINS], 
         const double share = (double)sums[i] / (double)most;
         strbuf_puts(out, sums[i] == 0 ? " " : levels[(size_t)(share * (N_LEVELS - 1))]);
     }
+}
+
+/* ---- samples ---- */
+
+int values_sample(const struct wfs_tensor *tensor, const struct wfs_stats *stats, size_t n_bins,
+                  uint64_t *counts, uint64_t *ret_n_elems)
+{
+    enum { N_PIECES = 64, N_PIECE = 48 << 8, N_GROUP = 48 }; /* bytes: whole groups of all dtypes */
+    const unsigned n_bits = wfs_dtype_bits(tensor->dtype);
+    const uint64_t n_bytes = tensor->n_bytes;
+    const bool is_all = n_bytes <= N_PIECES * N_PIECE;
+    const size_t n_pieces = is_all ? (size_t)((n_bytes + N_PIECE - 1) / N_PIECE) : N_PIECES;
+    uint8_t piece[N_PIECE];
+    autofree double *numbers = malloc(N_PIECE * 8 / n_bits * sizeof(*numbers));
+    if (numbers == NULL)
+        return -ENOMEM;
+    memset(counts, 0, n_bins * sizeof(*counts));
+    *ret_n_elems = 0;
+    for (size_t i = 0; i < n_pieces; i++) {
+        const uint64_t even = (n_bytes - N_PIECE) / (N_PIECES - 1) * i;
+        const uint64_t offset = is_all ? i * (uint64_t)N_PIECE : even - even % N_GROUP;
+        const ssize_t n = wfs_tensor_read(tensor, offset, piece, N_PIECE);
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        const size_t n_elems = (size_t)n * 8 / n_bits;
+        wfs_dtype_decode(tensor->dtype, piece, n_elems, numbers);
+        for (size_t k = 0; k < n_elems; k++) {
+            if (isfinite(numbers[k]))
+                counts[bin_of(numbers[k], stats, n_bins)]++;
+        }
+        *ret_n_elems += n_elems;
+    }
+    return 0;
 }
 
 /* ---- percentiles ---- */

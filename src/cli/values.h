@@ -56,6 +56,17 @@ void values_put_json(struct json_out *out, const struct values_summary *summary)
  */
 void values_add_spark(struct strbuf *out, const uint64_t counts[VALUES_N_BINS], size_t n_columns);
 
+/* Puts the member "stats"; NULL: the elements are not numbers. */
+void values_put_stats(struct json_out *out, const struct wfs_stats *stats);
+
+/*
+ * Counts, in n_bins equal bins from min to max, the finite elements of at most 768 KiB, which are
+ * taken evenly from the whole tensor; of all elements where it is no larger. *ret_n_elems is how
+ * many were looked at. -EIO, -ENOMEM.
+ */
+int values_sample(const struct wfs_tensor *tensor, const struct wfs_stats *stats, size_t n_bins,
+                  uint64_t *counts, uint64_t *ret_n_elems);
+
 /* ---- percentiles: exact, in memory that does not depend on the size of a tensor ---- */
 
 enum { PERCENTILES_N = 7 };

@@ -70,6 +70,8 @@ def tensors(place):
     place.measure("sum --check", "sum", "--check=" + manifest, a)
     for words in (["diff"], ["diff", "--stat"], ["diff", "--long"], ["diff", "--all", "--json"]):
         place.measure(" ".join(words), *words, a, b, codes=(1,))
+    for verb in ("report", "map"):
+        place.measure(verb, verb, "--overwrite", "-o", place.path(verb), a, b)
     place.measure("extract", "extract", "--overwrite", "-d", place.path("out"), a)
     for ending in ("safetensors", "pth", "bpk", "mpk"):
         place.measure("convert to ." + ending, "convert", "--overwrite", a, place.path("c." + ending))

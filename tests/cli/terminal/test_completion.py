@@ -76,6 +76,10 @@ def test_mount_options(complete):
     assert 'overwrite' in complete('m.safetensors', 'mnt', '-o', 'ov')
 
 
+def test_the_output_of_a_verb_is_no_mount_option(complete):
+    assert 'overwrite' not in complete('report', 'm.safetensors', '-o', 'ov') + complete('map', 'm.safetensors', '-o', 'ov')
+
+
 def test_keys(complete):
     assert complete('cat', 'm.safetensors', 'layer') == ['layer.0.weight', 'layer.1.weight']
     assert 'head' in complete('ls', 'm.safetensors', 'layer.0.weight', 'he')

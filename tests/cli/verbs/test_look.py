@@ -14,7 +14,7 @@ from wfs_testlib import program, st
 from wfs_testlib.program import EXIT_DAMAGED, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, SAMPLE, weightfs
 from wfs_testlib.terminal import screen
 
-VERBS = ['ls', 'find', 'info', 'cat', 'show', 'check', 'sum', 'cache', 'convert', 'diff', 'plan', 'recover', 'config', 'commit', 'status', 'discard', 'umount']
+VERBS = ['ls', 'find', 'info', 'cat', 'show', 'check', 'sum', 'cache', 'convert', 'diff', 'report', 'map', 'plan', 'recover', 'config', 'commit', 'status', 'discard', 'umount']
 
 
 def rows(text):

@@ -35,6 +35,8 @@ ROWS = {
     'edit': ['--remove *.bias --set-metadata {long}={long} {odd} {new}.safetensors', '--set plain.weight.dtype=I32 {odd} {new}.pth'],
     'extract': ['{odd} -d {new}', '{odd} plain* -d {new}'],
     'diff': ['{odd} {other}', '--all {pth} {other}', '{odd} {odd}'],
+    'report': ['{odd} -o {new}', '{odd} {other} -o {new}'],
+    'map': ['{odd} -o {new}', '{pth} {other} -o {new}'],
     'plan': ['{odd}', '--remap s/e/{long}/ --cast F16 {odd}', '--report --remap s/e/{long}/ {pth}'],
     'patch': ['make {odd} {other} {new}', 'show {patch}', 'apply {patch} {odd} {new}.safetensors', 'apply --force {patch} {other} {new}.safetensors'],
     'status': ['', '--watch {gone}'],
