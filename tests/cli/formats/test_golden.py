@@ -81,7 +81,7 @@ def expected_codes(case):
         return {0}
     if name in UNKNOWN_DTYPES or name == 'duplicate name, first bad dtype':
         return {EXIT_UNSUPPORTED}
-    if name in ('foreign: zip', 'foreign: pickle'):  # perhaps one of PyTorch
+    if name in ('foreign: zip', 'foreign: pickle', 'foreign: gguf'):  # perhaps one of PyTorch, or of GGML
         return {0, EXIT_DAMAGED}
     if name.startswith('foreign: ') or not any(shared.hostile_bytes(case)):
         return {EXIT_FOREIGN}
