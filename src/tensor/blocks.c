@@ -8,9 +8,12 @@
  */
 #include "tensor/blocks.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "tensor/block_grids.h"
+#include "tensor/cast.h"
 
 typedef void (*decoder)(const uint8_t *b, float *y);
 
@@ -403,6 +406,111 @@ static void iq1_m(const uint8_t *b, float *y)
             y[8 * k + j] = scale * (grid1(b[k] | (h & 7) << 8, j) + delta);
     }
 }
+
+/* ---- from numbers to blocks ---- */
+
+/* The nearest half, ties to even; NaN stays one. */
+static void store_half(uint8_t *b, float value)
+{
+    cast_elems(WFS_F32, &value, WFS_F16, b, 1);
+}
+
+static float inverse(float d)
+{
+    return d != 0 ? 1.0f / d : 0.0f;
+}
+
+static unsigned clip(double value, unsigned most)
+{
+    return value > most ? most : value > 0 ? (unsigned)value : 0;
+}
+
+/* Puts low halves of bytes first, as nibble takes them. */
+static void put_nibble(uint8_t *b, unsigned j, unsigned q)
+{
+    if (j < 16)
+        b[j] = (uint8_t)(q & 15);
+    else
+        b[j - 16] |= (uint8_t)((q & 15) << 4);
+}
+
+/* Codes around the number that is largest without its sign, of 4 or 5 bits. */
+static void encode_signed(const float *x, uint8_t *b, unsigned n_bits)
+{
+    const unsigned most = (1u << n_bits) - 1, half_most = 1u << (n_bits - 1);
+    float largest = 0;
+    uint32_t high = 0;
+    for (unsigned j = 0; j < 32; j++)
+        largest = fabsf(x[j]) > fabsf(largest) ? x[j] : largest;
+    const float d = largest / -(float)half_most, id = inverse(d);
+    store_half(b, d);
+    for (unsigned j = 0; j < 32; j++) {
+        const unsigned q = clip((double)x[j] * (double)id + (double)half_most + 0.5, most);
+        put_nibble(b + (n_bits == 5 ? 6 : 2), j, q);
+        high |= (uint32_t)(q >> 4) << j;
+    }
+    if (n_bits == 5)
+        store_le32(b + 2, high);
+}
+
+/* Codes from the least number up. */
+static void encode_unsigned(const float *x, uint8_t *b, unsigned n_bits)
+{
+    const unsigned most = (1u << n_bits) - 1;
+    float least = x[0], largest = x[0];
+    uint32_t high = 0;
+    for (unsigned j = 1; j < 32; j++) {
+        least = x[j] < least ? x[j] : least;
+        largest = x[j] > largest ? x[j] : largest;
+    }
+    const float d = (largest - least) / (float)most, id = inverse(d);
+    store_half(b, d);
+    store_half(b + 2, least);
+    for (unsigned j = 0; j < 32; j++) {
+        const float scaled = (x[j] - least) * id;
+        const unsigned q = clip((double)(scaled + 0.5f), most);
+        put_nibble(b + (n_bits == 5 ? 8 : 4), j, q);
+        high |= (uint32_t)(q >> 4) << j;
+    }
+    if (n_bits == 5)
+        store_le32(b + 4, high);
+}
+
+static void encode_q8_0(const float *x, uint8_t *b)
+{
+    float largest = 0;
+    for (unsigned j = 0; j < 32; j++)
+        largest = fabsf(x[j]) > largest ? fabsf(x[j]) : largest;
+    const float d = largest / 127, id = inverse(d);
+    store_half(b, d);
+    for (unsigned j = 0; j < 32; j++) {
+        const float q = roundf(x[j] * id);
+        b[2 + j] = (uint8_t)(int8_t)(q > 127 ? 127 : q >= -128 ? (int)q : q < -128 ? -128 : 0);
+    }
+}
+
+bool blocks_can_be_made(enum wfs_dtype dtype)
+{
+    return dtype == WFS_Q8_0 || dtype == WFS_Q4_0 || dtype == WFS_Q4_1 || dtype == WFS_Q5_0 ||
+           dtype == WFS_Q5_1;
+}
+
+void blocks_encode(enum wfs_dtype dtype, const float *numbers, size_t n_blocks, void *out)
+{
+    const struct wfs_block block = wfs_dtype_block(dtype);
+    for (size_t i = 0; i < n_blocks; i++) {
+        const float *x = numbers + i * block.n_elems;
+        uint8_t *b = (uint8_t *)out + i * block.n_bytes;
+        if (dtype == WFS_Q8_0)
+            encode_q8_0(x, b);
+        else if (dtype == WFS_Q4_0 || dtype == WFS_Q5_0)
+            encode_signed(x, b, dtype == WFS_Q4_0 ? 4 : 5);
+        else
+            encode_unsigned(x, b, dtype == WFS_Q4_1 ? 4 : 5);
+    }
+}
+
+/* ---- all types ---- */
 
 void blocks_decode(enum wfs_dtype dtype, const void *blocks, size_t n_blocks, float *out)
 {

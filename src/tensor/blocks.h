@@ -11,6 +11,11 @@
 /* Decodes whole blocks. */
 void blocks_decode(enum wfs_dtype dtype, const void *blocks, size_t n_blocks, float *out);
 
+/* Makes whole blocks of one of the types for which blocks_can_be_made: Q8_0, Q4_0, Q4_1, Q5_0,
+ * Q5_1. Others have no one result. */
+bool blocks_can_be_made(enum wfs_dtype dtype);
+void blocks_encode(enum wfs_dtype dtype, const float *numbers, size_t n_blocks, void *out);
+
 /* Returns whether a tensor has blocks whose elements can be decoded: a big-endian file does not
  * state what is swapped in them. */
 bool blocks_are_known(const struct wfs_tensor *tensor);
@@ -21,7 +26,11 @@ bool blocks_are_known(const struct wfs_tensor *tensor);
  */
 int blocks_source_new(const struct wfs_tensor *tensor, struct source **out);
 
-/* Makes the tensor show such a source of it, as F32. -EOVERFLOW: it is too large. */
-int blocks_show(struct wfs_tensor *tensor, struct source *source);
+/* The same, of the blocks of a type that are made of a tensor that shows F32, whose rows they fill.
+ */
+int blocks_made_new(const struct wfs_tensor *tensor, enum wfs_dtype dtype, struct source **out);
+
+/* Makes the tensor show such a source of it, in the dtype of that. -EOVERFLOW: it is too large. */
+int blocks_show(struct wfs_tensor *tensor, enum wfs_dtype dtype, struct source *source);
 
 #endif

@@ -104,6 +104,8 @@ static bool is_for_cast(const struct rule *rule, struct item *item)
     const bool is_named = rule->regex != NULL;
     if (item->is_kept || item->tensor.dtype == rule->dtype)
         return false;
+    if (!is_named && wfs_dtype_has_blocks(rule->dtype) && item->tensor.shape.rank < 2)
+        return false; /* biases and norms */
     if (!is_named && (item->has_codes || item->has_scale))
         item->oddities |= LEFT_CODES;
     else if (!is_named && is_narrow_float(stored))
@@ -114,24 +116,61 @@ static bool is_for_cast(const struct rule *rule, struct item *item)
                         !item->has_codes);
 }
 
+/* Shows what a source makes of the blocks or numbers of the item. */
+static int show_made(const struct pass *pass, const struct rule *rule, struct item *item,
+                     enum wfs_dtype dtype, struct source *made)
+{
+    if (made == NULL || catalog_adopt_made(pass->catalog, made) < 0)
+        return wfs_fail_memory(pass->err);
+    return blocks_show(&item->tensor, dtype, made) < 0
+               ? refuse(pass, rule, item, wfs_dtype_name(rule->dtype), "the result is too large")
+               : 0;
+}
+
 /* Shows elements of blocks as F32, which is exact. */
 static int decode(const struct pass *pass, const struct rule *rule, struct item *item)
 {
-    struct wfs_tensor *tensor = &item->tensor;
     struct source *made = NULL;
-    if (!blocks_are_known(tensor))
+    if (!blocks_are_known(&item->tensor))
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
                       "its file is big-endian, and does not state whether numbers in blocks are");
-    if (blocks_source_new(tensor, &made) < 0 || catalog_adopt_made(pass->catalog, made) < 0)
-        return wfs_fail_memory(pass->err);
-    return blocks_show(tensor, made) < 0
+    (void)blocks_source_new(&item->tensor, &made);
+    return show_made(pass, rule, item, WFS_F32, made);
+}
+
+/* Shows F32 as blocks. */
+static int encode(const struct pass *pass, const struct rule *rule, struct item *item)
+{
+    const struct wfs_shape *shape = &item->tensor.shape;
+    const uint64_t n_row = shape->rank == 0 ? 1 : shape->dims[shape->rank - 1];
+    const unsigned n_block = wfs_dtype_block(rule->dtype).n_elems;
+    struct source *made = NULL;
+    if (n_row % n_block != 0)
+        return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
+                      "its rows of %s are not whole blocks of %u", wfs_count(n_row, "element").text,
+                      n_block);
+    (void)blocks_made_new(&item->tensor, rule->dtype, &made);
+    return show_made(pass, rule, item, rule->dtype, made);
+}
+
+/* Shows numbers as those of another dtype. */
+static int convert(const struct pass *pass, const struct rule *rule, struct item *item,
+                   enum wfs_dtype dtype)
+{
+    struct wfs_tensor *tensor = &item->tensor;
+    tensor->dtype = (uint8_t)dtype;
+    return wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes) < 0
                ? refuse(pass, rule, item, wfs_dtype_name(rule->dtype), "the result is too large")
                : 0;
 }
 
 static int cast(const struct pass *pass, const struct rule *rule, struct item *item)
 {
-    struct wfs_tensor *tensor = &item->tensor;
+    const enum wfs_dtype before = (enum wfs_dtype)item->tensor.dtype;
+    const enum wfs_dtype stored = (enum wfs_dtype)item->tensor.stored.dtype;
+    const bool has_blocks = wfs_dtype_has_blocks(stored);
+    const bool makes_blocks = wfs_dtype_has_blocks(rule->dtype);
+    const enum wfs_dtype numbers = makes_blocks ? WFS_F32 : rule->dtype;
     if (!is_for_cast(rule, item))
         return 0;
     if (item->has_scale)
@@ -139,23 +178,21 @@ static int cast(const struct pass *pass, const struct rule *rule, struct item *i
                       "its scales are in '%s', and a cast does not apply them; keep=REGEX leaves "
                       "it as it is",
                       wfs_quote(item->scale != NULL ? item->scale : "quantization").text);
-    const bool has_blocks = wfs_dtype_has_blocks((enum wfs_dtype)tensor->stored.dtype);
-    if (wfs_dtype_has_blocks(rule->dtype))
+    if (makes_blocks && !blocks_can_be_made(rule->dtype))
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
-                      "blocks are decoded here, but not made");
-    if (!cast_is_possible(has_blocks ? WFS_F32 : (enum wfs_dtype)tensor->stored.dtype, rule->dtype))
+                      "there is no one result for these blocks; Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1 "
+                      "can be made");
+    if (!cast_is_possible(has_blocks ? WFS_F32 : stored, numbers))
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
                       "only BOOL, integers and floats of 8 bits or more can be cast");
-    const uint8_t before = tensor->dtype;
-    const int code = has_blocks ? decode(pass, rule, item) : 0;
-    if (code < 0)
-        return code;
-    tensor->dtype = (uint8_t)rule->dtype;
-    if (wfs_shape_bytes(&tensor->shape, rule->dtype, &tensor->n_bytes) < 0)
-        return refuse(pass, rule, item, wfs_dtype_name(rule->dtype), "the result is too large");
-    pass_note(pass, item, "cast %s to %s", wfs_dtype_name((enum wfs_dtype)before),
-              wfs_dtype_name(rule->dtype));
-    return 0;
+    int code = has_blocks ? decode(pass, rule, item) : 0;
+    if (code == 0)
+        code = convert(pass, rule, item, numbers);
+    if (code == 0 && makes_blocks)
+        code = encode(pass, rule, item);
+    if (code == 0)
+        pass_note(pass, item, "cast %s to %s", wfs_dtype_name(before), wfs_dtype_name(rule->dtype));
+    return code;
 }
 
 /* The parts of a tensor have its attributes, except for the id, which is that of the whole. */

@@ -123,7 +123,8 @@ static int put_pairs(struct plan *plan)
         const struct catalog_value *pair = &values->list[i];
         const struct value *value = graph_at(&values->graph, pair->id);
         const enum gguf_type own = gguf_type_of(value);
-        const enum gguf_type type = value->kind == VALUE_LIST ? GGUF_ARRAY : own;
+        const bool is_list = value->kind == VALUE_LIST || value->kind == VALUE_TUPLE;
+        const enum gguf_type type = is_list ? GGUF_ARRAY : own;
         const size_t n_name = strlen(pair->name);
         if (n_name == 0 || utf8_valid(pair->name, n_name) != n_name)
             return wfs_fail(plan->err, EINVAL, "value '%s': a key of a GGUF is a text in UTF-8",

@@ -9,7 +9,9 @@
 #include "base/bytes.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 enum { DEPTH_MAX = 64, N_UNSIGNED = 9 }; /* of lists in lists; bytes of a large integer */
@@ -29,6 +31,11 @@ static int refuse(const struct settling *s, enum gguf_type type, const char *pro
                           wfs_quote(s->name).text, problem)
                : wfs_fail(s->err, EINVAL, "value '%s' has the type %s in the GGUF: %s",
                           wfs_quote(s->name).text, gguf_type_name(type), problem);
+}
+
+static bool is_list(const struct value *value)
+{
+    return value->kind == VALUE_LIST || value->kind == VALUE_TUPLE;
 }
 
 static bool is_float(enum gguf_type type)
@@ -86,6 +93,8 @@ static int settle_float(const struct settling *s, struct value *value, enum gguf
         type = s->is_edited || value->tag == VALUE_NARROW ? GGUF_F32 : GGUF_F64;
     if (!is_float(type))
         return refuse(s, type, "it is a number with a fraction");
+    if (type == GGUF_F32 && isfinite(value->real) && fabs(value->real) > FLT_MAX)
+        return refuse(s, type, "the number is out of its range");
     if (type == GGUF_F32)
         value->real = (double)(float)value->real;
     gguf_type_keep(value, type);
@@ -104,7 +113,7 @@ static enum gguf_type type_of_items(const struct settling *s, const struct value
             item->kind == VALUE_TEXT    ? GGUF_TEXT
             : item->kind == VALUE_BOOL  ? GGUF_BOOL
             : item->kind == VALUE_FLOAT ? (s->is_edited ? GGUF_F32 : GGUF_F64)
-            : item->kind == VALUE_LIST  ? GGUF_ARRAY
+            : is_list(item)             ? GGUF_ARRAY
             : item->kind == VALUE_BIG   ? GGUF_U64
             : item->kind == VALUE_INT   ? (fits(item, GGUF_I32) ? GGUF_I32 : GGUF_I64)
                                         : GGUF_NONE;
@@ -156,13 +165,12 @@ static int settle_list(const struct settling *s, uint32_t id, uint32_t old, unsi
     int code = 0;
     for (uint32_t i = 0; i < list->n && code == 0; i++) {
         const uint32_t item = value_items(list)[i];
-        const bool is_list = graph_at(s->graph, item)->kind == VALUE_LIST;
-        if (is_list != (type == GGUF_ARRAY))
+        const bool has_items = is_list(graph_at(s->graph, item));
+        if (has_items != (type == GGUF_ARRAY))
             code = refuse(s, type, "the items of a list must have one type");
         else
-            code = is_list ? settle_list(s, item, 0, depth + 1) : settle_scalar(s, item, type);
+            code = has_items ? settle_list(s, item, 0, depth + 1) : settle_scalar(s, item, type);
     }
-    list->kind = VALUE_LIST;
     gguf_type_keep(list, type);
     return code;
 }
@@ -193,10 +201,9 @@ static int settle(const struct settling *s, uint32_t *id, uint32_t old, unsigned
     const struct value *value = graph_at(s->graph, *id);
     if (gguf_type_of(value) != GGUF_NONE && *id == old)
         return 0;
-    const bool is_list = value->kind == VALUE_LIST || value->kind == VALUE_TUPLE;
-    if (is_list && (type == GGUF_NONE || type == GGUF_ARRAY))
+    if (is_list(value) && (type == GGUF_NONE || type == GGUF_ARRAY))
         return settle_list(s, *id, old, depth);
-    return is_list ? refuse(s, type, "it is a list") : settle_scalar(s, *id, type);
+    return is_list(value) ? refuse(s, type, "it is a list") : settle_scalar(s, *id, type);
 }
 
 /* ---- all of them ---- */

@@ -3,12 +3,13 @@
 import array
 import hashlib
 import json
+import re
 import struct
 
 import pytest
 
 from wfs_testlib import gguf, make_reject_gguf as reject, shared, st
-from wfs_testlib.program import EXIT_DAMAGED, EXIT_DONE, EXIT_FOREIGN, EXIT_UNSUPPORTED, tool, weightfs
+from wfs_testlib.program import EXIT_DAMAGED, EXIT_DONE, EXIT_FOREIGN, EXIT_UNSUPPORTED, ROOT, tool, weightfs
 
 GOLDEN = shared.FOLDER / 'golden/gguf'
 EXPECTED = json.loads((GOLDEN / 'expected.json').read_text())['files'] if shared.IS_THERE else {}
@@ -245,7 +246,29 @@ def test_rows_of_blocks_are_split_and_blocks_are_not(blocks, folder):
         assert error.code != 0 and 'its elements lie in blocks of 32' in error.error
     weightfs('convert', '--cast', '^w$:F32', '--transpose=^w$', blocks, folder / 'turned.gguf')
     assert gguf.Reader((folder / 'turned.gguf').read_bytes()).tensors[0][2] == [64, 4]
-    assert 'decoded here, but not made' in weightfs('convert', '--cast', 'Q4_K', blocks, folder / 'no.gguf', code=None).error
+    for dtype in ('Q4_K', 'IQ2_XS', 'MXFP4'):
+        error = weightfs('convert', '--cast', '^w$:' + dtype, blocks, folder / 'no.gguf', code=None)
+        assert error.code != 0 and 'there is no one result for these blocks' in error.error
+
+
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('dtype', ['Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1'])
+def test_blocks_are_made_as_both_reference_writers_do(dtype, folder):
+    wanted = json.loads((GOLDEN / 'expected.json').read_text())['quantise']['types'][dtype]
+    numbers = (GOLDEN / 'quantise/input-8x512.f32').read_bytes()
+    st.write(folder / 'in.safetensors', {'w': ('F32', [8, 512], numbers), 'norm': ('F32', [2], bytes(8))})
+    weightfs('convert', '--cast', dtype, folder / 'in.safetensors', folder / 'out.gguf')
+    assert listing(folder / 'out.gguf')[0][1] == 'F32'  # a vector stays as it is without a REGEX
+    content = next(content for name, _, _, content in gguf.Reader((folder / 'out.gguf').read_bytes()).tensors if name == 'w')
+    assert hashlib.sha256(content).hexdigest() == wanted['raw']
+    found = weightfs('cat', '--cast', 'F32', folder / 'out.gguf', 'w').raw
+    assert hashlib.sha256(found).hexdigest() == wanted['f32']
+
+
+def test_a_row_that_is_not_of_blocks_is_not_made_into_them(folder):
+    st.write(folder / 'in.safetensors', {'w': ('F32', [2, 33], bytes(264))})
+    error = weightfs('convert', '--cast', 'Q8_0', folder / 'in.safetensors', folder / 'out.gguf', code=None)
+    assert error.code != 0 and 'its rows of 33 elements are not whole blocks of 32' in error.error
 
 
 def test_safetensors_have_no_blocks(blocks, folder):
@@ -344,3 +367,20 @@ def test_a_type_of_a_fork_is_written_again(folder):
     (folder / 'x.gguf').write_bytes(reject.files()['good-unknown.gguf'] + bytes(16))
     weightfs('convert', '--remap', 's/^t$/r/', folder / 'x.gguf', folder / 'out.gguf')
     assert (folder / 'out.gguf').read_bytes() == (folder / 'x.gguf').read_bytes().replace(b't', b'r', 1)
+
+
+NAMES = {'model.embed_tokens.weight': 'token_embd.weight', 'model.norm.weight': 'output_norm.weight', 'lm_head.weight': 'output.weight',
+         'model.layers.1.self_attn.q_proj.weight': 'blk.1.attn_q.weight', 'model.layers.1.self_attn.o_proj.weight': 'blk.1.attn_output.weight',
+         'model.layers.10.mlp.gate_proj.weight': 'blk.10.ffn_gate.weight', 'model.layers.0.input_layernorm.weight': 'blk.0.attn_norm.weight',
+         'model.layers.0.post_attention_layernorm.weight': 'blk.0.ffn_norm.weight'}
+
+
+def test_the_rules_for_llama_lead_there_and_back(folder):
+    there, back = re.findall(r'```json\n(.*?)```', (ROOT / 'docs/formats/gguf.md').read_text(), re.S)
+    (folder / 'there.json').write_text(there)
+    (folder / 'back.json').write_text(back)
+    st.write(folder / 'in.safetensors', {name: ('F32', [2], bytes(8)) for name in NAMES})
+    weightfs('convert', '--rules', folder / 'there.json', folder / 'in.safetensors', folder / 'out.gguf')
+    assert sorted(key for key, *_ in listing(folder / 'out.gguf')) == sorted(NAMES.values())
+    weightfs('convert', '--rules', folder / 'back.json', folder / 'out.gguf', folder / 'back.safetensors')
+    assert sorted(st.read(folder / 'back.safetensors').tensors) == sorted(NAMES)
