@@ -452,7 +452,8 @@ static int rotate(struct work *work, const struct compute_step *step, const stru
     const struct shelf_key key = factors_key_of_rotations(work->computation, step);
     const double *rotations = NULL;
     struct rotating rotating = {work->io, step};
-    const int code = shelf_take(&key, (size_t)(n_blocks * n * n), fill_rotations, &rotating, &rotations);
+    const int code =
+        shelf_take(&key, (size_t)(n_blocks * n * n), fill_rotations, &rotating, &rotations);
     for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
         double *row = v + i * patch->n_cols;
         memcpy(work->term, row, patch->n_cols * sizeof(*row));
