@@ -82,7 +82,7 @@ static const char *operand_at(char *const *words, size_t n)
     return n == 0 ? file : NULL;
 }
 
-/* Adds what stands in braces. */
+/* Adds what a part in braces is about. */
 static void add_part(struct strbuf *line, const char *part, char *const *words)
 {
     const char *file = operand_at(words, 0);

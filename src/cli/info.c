@@ -9,6 +9,7 @@
 #include "cli/key_tree.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "cli/values.h"
 #include "program/print.h"
 #include "program/terminal.h"
 
@@ -472,6 +473,13 @@ struct check {
     enum wfs_severity worst;
     struct progress progress;
     uint64_t n_bytes; /* of all tensors */
+    uint64_t n_looked_at;
+};
+
+enum { N_PLACE_DIMS = 8 };
+
+struct place {
+    char text[160];
 };
 
 /* What is counted in a tensor, kept for those that show the same. */
@@ -489,17 +497,58 @@ static void report(struct check *check, enum wfs_severity severity, const char *
     put_finding(check->json, check->is_of_many ? check->path : NULL, &finding);
 }
 
-static void report_count(struct check *check, enum wfs_severity severity,
-                         const struct wfs_tensor *tensor, const char *what, uint64_t n,
-                         uint64_t n_elems)
+/* Returns ", first at [3, 0]"; empty for a scalar, and where it would take long to find. */
+static struct place find_first(const struct wfs_tensor *tensor, values_test test)
+{
+    struct place place = {""};
+    uint64_t index, indices[N_PLACE_DIMS];
+    const struct wfs_shape *shape = &tensor->shape;
+    if (shape->rank == 0 || shape->rank > N_PLACE_DIMS || wfs_tensor_is_large(tensor) ||
+        values_find(tensor, test, &index) <= 0)
+        return place;
+    for (uint32_t i = shape->rank; i-- > 0; index /= shape->dims[i])
+        indices[i] = index % shape->dims[i];
+    const struct wfs_shape found = {shape->rank, indices};
+    char text[sizeof(place.text) - sizeof(", first at ")];
+    if (wfs_shape_format(&found, text, sizeof(text)) < sizeof(text))
+        snprintf(place.text, sizeof(place.text), ", first at %s", text);
+    return place;
+}
+
+static void report_count(struct check *check, const struct wfs_tensor *tensor, const char *what,
+                         values_test test, uint64_t n, uint64_t n_elems)
 {
     char text[WFS_ERROR_TEXT_MAX];
     if (n == 0)
         return;
-    snprintf(text, sizeof(text), "tensor '%s': %" PRIu64 " of %s %s %s",
+    snprintf(text, sizeof(text), "tensor '%s': %" PRIu64 " of %s %s %s%s",
              wfs_quote(tensor->key).text, n, wfs_count(n_elems, "element").text,
-             n == 1 ? "is" : "are", what);
-    report(check, severity, text);
+             n == 1 ? "is" : "are", what, find_first(tensor, test).text);
+    report(check, WFS_MEDIUM, text);
+}
+
+/* Adds a tensor to those that a line is about; n is how many there are. */
+static void add_alike(struct strbuf *names, size_t n, const struct wfs_tensor *tensor)
+{
+    enum { N_NAMED = 3 };
+    if (n <= N_NAMED)
+        strbuf_printf(names, "%s'%s'", n > 1 ? ", " : "", wfs_quote(tensor->key).text);
+}
+
+/* Reports tensors of which all elements are one number: as new ones are, and such that were never
+ * read. */
+static void report_alike(struct check *check, size_t n, struct strbuf *names, const char *what)
+{
+    enum { N_NAMED = 3 };
+    char text[2 * WFS_ERROR_TEXT_MAX], more[48] = "";
+    if (n > N_NAMED)
+        snprintf(more, sizeof(more), " and %zu more", n - N_NAMED);
+    if (n > 0 && !names->has_failed) {
+        snprintf(text, sizeof(text), "%s %s %s: %s%s", wfs_count(n, "tensor").text,
+                 n == 1 ? "has" : "have", what, names->bytes, more);
+        report(check, WFS_INFO, text);
+    }
+    strbuf_done(names);
 }
 
 /* Of complex elements, only NaN and infinities are counted. */
@@ -516,11 +565,28 @@ static int count_odd(const struct wfs_tensor *tensor, struct wfs_stats *ret)
     return code;
 }
 
-/* Reports NaN, which may be a fault, and infinities, which are how some models mask; a tensor that
- * does not hold numbers has none. */
+/* Tensors of which all elements are one number. */
+struct alike {
+    size_t n_zero, n_constant;
+    struct strbuf zero, constant; /* the first names */
+};
+
+static void count_alike(struct alike *alike, const struct wfs_tensor *tensor,
+                        const struct wfs_stats *stats)
+{
+    if (stats->n_elems < 2 || stats->n_finite < stats->n_elems)
+        return;
+    if (stats->n_zero == stats->n_elems)
+        add_alike(&alike->zero, ++alike->n_zero, tensor);
+    else if (stats->min == stats->max)
+        add_alike(&alike->constant, ++alike->n_constant, tensor);
+}
+
+/* Reports NaN and infinities; a tensor that does not hold numbers has none. */
 static enum exit_code check_all(struct check *check, const struct wfs_workload *workload)
 {
     const size_t n = wfs_catalog_n_tensors(check->catalog);
+    struct alike alike = {0};
     autofree struct counts *known = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*known));
     if (known == NULL)
         return print_memory(check->path);
@@ -534,15 +600,22 @@ static enum exit_code check_all(struct check *check, const struct wfs_workload *
         if (!counts->is_known)
             counts->code = count_odd(tensor, &counts->stats);
         counts->is_known = true;
-        if (counts->code < 0 && counts->code != -EOPNOTSUPP)
+        if (counts->code < 0 && counts->code != -EOPNOTSUPP) {
+            strbuf_done(&alike.zero);
+            strbuf_done(&alike.constant);
             return input_read_error(check->path, tensor, counts->code);
+        }
         if (counts->code == 0) {
-            report_count(check, WFS_MEDIUM, tensor, "NaN", stats->n_nan, stats->n_elems);
-            report_count(check, WFS_LOW, tensor, "infinite",
+            report_count(check, tensor, "NaN", values_is_nan, stats->n_nan, stats->n_elems);
+            report_count(check, tensor, "infinite", values_is_infinite,
                          stats->n_positive_inf + stats->n_negative_inf, stats->n_elems);
+            count_alike(&alike, tensor, stats);
+            check->n_looked_at++;
         }
         progress_add(&check->progress, tensor->n_bytes);
     }
+    report_alike(check, alike.n_zero, &alike.zero, "only zeros");
+    report_alike(check, alike.n_constant, &alike.constant, "the same number in all elements");
     return EXIT_DONE;
 }
 
@@ -658,6 +731,8 @@ static enum exit_code run_json(struct check *check, const struct args *args)
     json_out_open_array(json, "findings");
     const enum exit_code exit_code = check_run(check, args);
     json_out_close(json);
+    if (args_has(args, "values"))
+        json_out_u64(json, "n_looked_at", check->n_looked_at);
     json_out_close(json);
     return exit_code;
 }
@@ -712,6 +787,6 @@ const struct verb verb_check = {
     .has_source = true,
     .options = {{"json", NULL, "print one JSON object, of several SOURCEs a list"},
                 {"large", NULL, INPUT_LARGE_HELP},
-                {"values", NULL, "read all tensors and look for NaN and infinities"}},
+                {"values", NULL, "read all tensors: NaN, infinities, equal elements"}},
     .run = run_check,
 };

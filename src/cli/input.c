@@ -148,7 +148,7 @@ enum exit_code input_unmatched(const struct wfs_catalog *catalog, const char *pa
 {
     const bool is_glob = strpbrk(glob, "*?[") != NULL;
     return print_error(EXIT_NO_MATCH, path, "no key matches '%s'%s", wfs_quote(glob).text,
-                       is_glob ? " (a glob is for the whole key: '*' may stand before and after)"
+                       is_glob ? " (a glob matches whole keys: '*' takes the rest)"
                                : input_suggest(catalog, glob, false).text);
 }
 

@@ -167,9 +167,60 @@ static int scan(const struct wfs_distinct *distinct, values_visit visit, void *c
 /* Calls visit for the distinct elements of a tensor of numbers. -EIO, -ENOMEM. */
 static int scan_all(const struct wfs_tensor *tensor, values_visit visit, void *ctx)
 {
-    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    const int code = wfs_distinct_init(NULL, &distinct, tensor, NULL);
+    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
+    cleanup(wfs_distinct_done) struct wfs_distinct distinct = {0};
+    int code = wfs_numbers_init(&numbers, tensor);
+    if (code == 0)
+        code = wfs_distinct_init(NULL, &distinct, numbers.tensor, NULL);
     return code < 0 ? code : scan(&distinct, visit, ctx);
+}
+
+bool values_is_nan(const double *parts, size_t n)
+{
+    return isnan(parts[0]) || isnan(parts[n - 1]);
+}
+
+bool values_is_infinite(const double *parts, size_t n)
+{
+    return !values_is_nan(parts, n) && (isinf(parts[0]) || isinf(parts[n - 1]));
+}
+
+/* Looks at each element that is shown until one is found; the parts of a complex one are numbers.
+ */
+static int find_in(const struct wfs_tensor *tensor, values_test test, uint64_t *ret_index)
+{
+    enum { N_CHUNK = 3 << 14 }; /* whole groups of every dtype */
+    const size_t n_parts =
+        wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_COMPLEX ? 2 : 1;
+    const enum wfs_dtype dtype = n_parts == 2 ? wfs_dtype_part((enum wfs_dtype)tensor->dtype)
+                                              : (enum wfs_dtype)tensor->dtype;
+    const unsigned n_bits = wfs_dtype_bits(dtype);
+    autofree uint8_t *chunk = malloc(N_CHUNK);
+    autofree double *numbers = malloc(N_CHUNK * 8 / n_bits * sizeof(*numbers));
+    if (chunk == NULL || numbers == NULL)
+        return -ENOMEM;
+    for (uint64_t offset = 0, index = 0; offset < tensor->n_bytes;) {
+        const ssize_t n = wfs_tensor_read(tensor, offset, chunk, N_CHUNK);
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        const size_t n_elems = (size_t)n * 8 / n_bits / n_parts;
+        wfs_dtype_decode(dtype, chunk, n_elems * n_parts, numbers);
+        for (size_t i = 0; i < n_elems; i++, index++) {
+            if (!test(numbers + i * n_parts, n_parts))
+                continue;
+            *ret_index = index;
+            return 1;
+        }
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+int values_find(const struct wfs_tensor *tensor, values_test test, uint64_t *ret_index)
+{
+    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
+    const int code = wfs_numbers_init(&numbers, tensor);
+    return code < 0 ? code : find_in(numbers.tensor, test, ret_index);
 }
 
 /* ---- histogram ---- */

@@ -36,6 +36,16 @@ void values_format_number(const struct wfs_tensor *tensor, double number,
  */
 uint64_t values_n_elems(const struct wfs_tensor *tensor);
 
+/* Says whether an element of n parts, 2 for complex ones, is meant. */
+typedef bool (*values_test)(const double *parts, size_t n);
+
+bool values_is_nan(const double *parts, size_t n);
+bool values_is_infinite(const double *parts, size_t n);
+
+/* Finds the first such element, by its place in the order of rows. Returns 1, 0 if there is none;
+ * -EIO, -ENOMEM. */
+int values_find(const struct wfs_tensor *tensor, values_test test, uint64_t *ret_index);
+
 /* What is counted in one tensor. */
 struct values_summary {
     bool has_stats; /* the elements are numbers */

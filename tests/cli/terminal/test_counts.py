@@ -54,7 +54,7 @@ def test_check_looks_into_complex_tensors(tmp_path):
     x[0, 1], x[1, 5], x[2, 69999], x[2, 0], x[1, 1] = nan, complex(1, nan), complex(inf, nan), complex(0, -inf), inf
     path = st.write(tmp_path / 'x.safetensors', {'w': ('C64', list(x.shape), x.tobytes()), 'good': ('C64', [1], bytes(8))})
     found = [line.split(': ', 1) for line in weightfs('check', '--values', path, code=1).stdout.splitlines() if 'elements' in line]
-    assert found == [['medium', "tensor 'w': 3 of 210000 elements are NaN"], ['low', "tensor 'w': 2 of 210000 elements are infinite"]]
+    assert found == [['medium', "tensor 'w': 3 of 210000 elements are NaN, first at [0, 1]"], ['medium', "tensor 'w': 2 of 210000 elements are infinite, first at [1, 1]"]]
 
 
 def test_check_looks_into_complex_tensors_of_halves(tmp_path):

@@ -82,7 +82,7 @@ def test_a_directory_in_the_way(small, folder):
 
 @pytest.mark.parametrize('patterns, message', [
     (['a.b.wieght'], "no key matches 'a.b.wieght'; did you mean 'a.b.weight'?"),
-    (['step', 'zz*', 'yy*'], "no key matches 'zz*' (a glob is for the whole key"),
+    (['step', 'zz*', 'yy*'], "no key matches 'zz*' (a glob matches whole keys"),
 ])
 def test_patterns_without_a_match(small, folder, patterns, message):
     assert message in weightfs('extract', small, *patterns, '-d', folder / 'out', code=EXIT_RULES).error

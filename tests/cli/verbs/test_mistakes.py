@@ -69,7 +69,7 @@ ROWS = [
     ('cat w f', EXIT_SOURCE, "w: cannot open it: No such file or directory; SOURCE comes first: weightfs cat SOURCE KEY"),
     ('config epoch p.pth', EXIT_SOURCE, 'epoch: cannot open it: No such file or directory; SOURCE comes first: weightfs config SOURCE [KEY]'),
     ('find w f', EXIT_SOURCE, 'w: cannot open it: No such file or directory; SOURCE comes first: weightfs find SOURCE WHAT...'),
-    ('ls f w*x', EXIT_RULES, "f: no key matches 'w*x' (a glob is for the whole key: '*' may stand before and after)"),
+    ('ls f w*x', EXIT_RULES, "f: no key matches 'w*x' (a glob matches whole keys: '*' takes the rest)"),
     ('ls f p.pt', EXIT_RULES, "f: no key matches 'p.pt'"),
     ('diff f f ww', EXIT_RULES, "f: no key matches 'ww'; did you mean 'w'?"),
     ('sum f ww', EXIT_RULES, "f: no key matches 'ww'; did you mean 'w'?"),
