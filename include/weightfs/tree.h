@@ -62,7 +62,7 @@ struct wfs_tree_made {
     const void *ctx;
 };
 
-enum { WFS_TREE_TEXTS_MAX = 8, WFS_TREE_MADE_MAX = 6 };
+enum { WFS_TREE_TEXTS_MAX = 8, WFS_TREE_MADE_MAX = 16 };
 
 struct wfs_tree_options {
     enum wfs_tree_layout layout;

@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_FILES_MAX = 16 };
-
 /* What was planned once. It stays as it is. */
 struct planned {
     struct commit commit;
@@ -41,8 +39,8 @@ struct file {
 };
 
 struct generated {
-    struct file files[N_FILES_MAX];
-    struct wfs_tree_made made[N_FILES_MAX];
+    struct file files[WFS_TREE_MADE_MAX];
+    struct wfs_tree_made made[WFS_TREE_MADE_MAX];
     size_t n_files;
 };
 
@@ -161,7 +159,7 @@ static void add_file(struct generated *all, const struct commit *draft,
                      const struct wfs_format *format, const char *name, bool is_hidden)
 {
     struct file *file = &all->files[all->n_files];
-    assert(all->n_files < N_FILES_MAX);
+    assert(all->n_files < WFS_TREE_MADE_MAX);
     *file = (struct file){.draft = *draft};
     snprintf(file->name, sizeof(file->name), "%s%s", name, format->extensions[0]);
     file->draft.format = format;

@@ -14,6 +14,7 @@
 #include "tree/node/entry.h"
 #include "tree/node/node.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -75,6 +76,7 @@ static int add_out(struct wfs_tree *tree)
         entry_add(tree, tree->control, WFS_OUT_NAME, NAME_BORROWED, tree->out, true, &id) < 0)
         return -ENOMEM;
     int code = 0;
+    assert(tree->options.n_made <= WFS_TREE_MADE_MAX);
     for (size_t i = 0; code == 0 && i < tree->options.n_made; i++)
         code = add_file(tree, tree->out, tree->options.made[i].name,
                         (enum node_kind)(NODE_MADE + i), !tree->options.made[i].is_hidden);
