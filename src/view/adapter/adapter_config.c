@@ -102,6 +102,8 @@ static const char *const known_keys[] = {"alora_invocation_tokens",
 
 static const char *const methods[] = {"LORA", "ADALORA", "LOHA", "LOKR", "IA3", "OFT", "VERA"};
 
+enum { MOST_PATTERNS = 4096 }; /* each is tried for each module */
+
 static bool is_set(const json_t *value)
 {
     return value != NULL && !json_is_null(value) && !json_is_false(value) &&
@@ -145,6 +147,8 @@ static int read_patterns(struct adapter *adapter, const char *name, struct patte
         return 0;
     if (!json_is_object(object))
         return fail_config(adapter, EBADMSG, "'%s' is not an object", name);
+    if (json_object_size(object) > MOST_PATTERNS)
+        return fail_config(adapter, E2BIG, "'%s' has more than %d patterns", name, MOST_PATTERNS);
     *ret = calloc(json_object_size(object), sizeof(**ret));
     if (*ret == NULL)
         return wfs_fail_memory(adapter->err);
