@@ -29,34 +29,41 @@ static void add_path(struct strbuf *out, const char *path)
 
 /* ---- which tensors ---- */
 
+struct ranked {
+    uint64_t n_elems;
+    size_t i; /* of the row */
+};
+
 static int by_size(const void *a, const void *b)
 {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x != y ? (x > y ? -1 : 1) : 0;
+    const struct ranked *x = a, *y = b;
+    if (x->n_elems != y->n_elems)
+        return x->n_elems > y->n_elems ? -1 : 1;
+    return (x->i > y->i) - (x->i < y->i);
 }
 
-/* Returns the fewest parameters that a row must have to be one of the n largest, about: with equal
- * ones there may be fewer. -1: no row is left out. */
-static int find_threshold(const struct report *report, size_t n, uint64_t *ret)
+/* Marks the n rows with the most parameters. Returns a mark for each row, malloc'ed, or NULL. */
+static bool *mark_largest(const struct report *report, size_t n)
 {
-    *ret = 0;
-    if (report->n_rows <= n)
-        return 0;
-    autofree uint64_t *sizes = calloc(report->n_rows, sizeof(*sizes));
-    if (sizes == NULL)
-        return -ENOMEM;
+    bool *marks = calloc(report->n_rows + 1, sizeof(*marks));
+    autofree struct ranked *ranks = calloc(report->n_rows + 1, sizeof(*ranks));
+    if (marks == NULL || ranks == NULL) {
+        free(marks);
+        return NULL;
+    }
     for (size_t i = 0; i < report->n_rows; i++)
-        sizes[i] = input_n_elems(report->tensors[i]);
-    qsort(sizes, report->n_rows, sizeof(*sizes), by_size);
-    *ret = sizes[n - 1] > sizes[n] ? sizes[n - 1] : sizes[n - 1] + 1;
-    return 0;
+        ranks[i] = (struct ranked){input_n_elems(report->tensors[i]), i};
+    qsort(ranks, report->n_rows, sizeof(*ranks), by_size);
+    for (size_t i = 0; i < n && i < report->n_rows; i++)
+        marks[ranks[i].i] = true;
+    return marks;
 }
 
-static void add_threshold(struct strbuf *out, uint64_t n_least)
+static void add_left_out(const struct report *report, size_t n, struct strbuf *out)
 {
-    if (n_least > 0)
-        strbuf_printf(out, "<p class=\"dim\">Tensors with fewer than %s are not shown here.</p>\n",
-                      wfs_count(n_least, "parameter").text);
+    if (report->n_rows > n)
+        strbuf_printf(out, "<p class=\"dim\">The %zu largest of %s.</p>\n", n,
+                      wfs_count(report->n_rows, "tensor").text);
 }
 
 /* ---- heading and dtypes ---- */
@@ -293,16 +300,16 @@ static void add_bars(const struct report_values *values, struct strbuf *out)
 
 static int add_histograms(const struct report *report, struct strbuf *out)
 {
-    uint64_t n_least;
-    if (find_threshold(report, N_FIGURES_MAX, &n_least) < 0)
+    autofree bool *marks = mark_largest(report, N_FIGURES_MAX);
+    if (marks == NULL)
         return -ENOMEM;
     strbuf_puts(out, "<section><h2>Histograms</h2><p class=\"dim\">From the smallest to the "
                      "largest finite element; of large tensors, of elements taken evenly.</p>\n");
-    add_threshold(out, n_least);
+    add_left_out(report, N_FIGURES_MAX, out);
     strbuf_puts(out, "<div class=\"grid\">\n");
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct report_values *values = &report->values[i];
-        if (!values->has_histogram || input_n_elems(report->tensors[i]) < n_least)
+        if (!values->has_histogram || !marks[i])
             continue;
         strbuf_puts(out, "<figure>");
         add_bars(values, out);
@@ -376,12 +383,12 @@ static int add_table(const struct report *report, struct strbuf *out)
 {
     static const char *const numbers[] = {"min", "mean", "max", "std", "zeros", "NaN", "infinite"};
     static const char *const changes[] = {"relative", "1 - cosine", "max diff", "elements"};
-    uint64_t n_least;
-    if (find_threshold(report, N_ROWS_MAX, &n_least) < 0)
+    autofree bool *marks = mark_largest(report, N_ROWS_MAX);
+    if (marks == NULL)
         return -ENOMEM;
     strbuf_puts(out, "<section><h2>Tensors</h2><p class=\"screen\"><label>Keys that contain "
                      "<input type=\"search\"></label></p>\n");
-    add_threshold(out, n_least);
+    add_left_out(report, N_ROWS_MAX, out);
     strbuf_puts(out, "<div class=\"wide\"><table class=\"tensors sorts\"><thead><tr>");
     add_sort_heading(out, "key", true);
     strbuf_puts(out, "<th scope=\"col\">dtype</th><th scope=\"col\">shape</th>");
@@ -395,7 +402,7 @@ static int add_table(const struct report *report, struct strbuf *out)
         add_sort_heading(out, numbers[i], false);
     strbuf_puts(out, "</tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < report->n_rows; i++) {
-        if (input_n_elems(report->tensors[i]) >= n_least)
+        if (marks[i])
             add_row(report, i, out);
     }
     strbuf_puts(out, "</tbody></table></div></section>\n");
@@ -436,8 +443,8 @@ static int add_data(const struct report *report, struct strbuf *out)
 {
     autostrbuf struct strbuf text = {0};
     struct json_out json = {.text = &text, .spelling = JSON_ASCII, .is_tight = true};
-    uint64_t n_least;
-    if (find_threshold(report, N_ROWS_MAX, &n_least) < 0)
+    autofree bool *marks = mark_largest(report, N_ROWS_MAX);
+    if (marks == NULL)
         return -ENOMEM;
     json_out_open_object(&json, NULL);
     json_out_u64(&json, "schema", 1);
@@ -446,7 +453,7 @@ static int add_data(const struct report *report, struct strbuf *out)
         json_out_text(&json, "other", report->paths[1]);
     json_out_open_array(&json, "tensors");
     for (size_t i = 0; i < report->n_rows; i++) {
-        if (input_n_elems(report->tensors[i]) >= n_least)
+        if (marks[i])
             put_row(report, i, &json);
     }
     json_out_close(&json);
