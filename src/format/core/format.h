@@ -65,6 +65,11 @@ struct format_functions {
      * cannot be stored.
      */
     int (*settle)(struct wfs_catalog *catalog, bool is_set, struct wfs_error *err);
+    /*
+     * Returns whether a value describes one file of several. The other values of the first file are
+     * those of the whole. NULL: files of a set show no values.
+     */
+    bool (*describes_part)(const char *value);
     /* Lays the catalog out. NULL: the format is only read, and so may be the two above, or a
      * checkpoint is a directory. */
     int (*plan)(const struct wfs_catalog *catalog, struct wfs_layout *layout,

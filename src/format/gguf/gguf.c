@@ -274,6 +274,11 @@ static int load_file(struct source *source, const struct load_context *context,
     return code;
 }
 
+static bool describes_part(const char *value)
+{
+    return strncmp(value, "split.", 6) == 0;
+}
+
 static const char *const extensions[] = {".gguf", NULL};
 
 static const struct format_functions functions = {
@@ -282,6 +287,7 @@ static const struct format_functions functions = {
     .stores = gguf_layout_stores,
     .check = gguf_layout_check,
     .settle = gguf_settle,
+    .describes_part = describes_part,
     .plan = gguf_layout_plan,
 };
 

@@ -156,10 +156,28 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
     return 0;
 }
 
+/* Shows the values of the first shard, but for those that describe it. -ENOMEM. */
+static int show_values(struct gathering *g, const struct wfs_catalog *part)
+{
+    int code = 0;
+    g->catalog->values.graph = part->values.graph;
+    for (size_t i = 0; i < part->values.n && code == 0; i++) {
+        const struct catalog_value *value = &part->values.list[i];
+        if (!part->format->functions->describes_part(value->name))
+            code = catalog_add_value(g->catalog, value->name, value->id, 0);
+    }
+    return code < 0 ? wfs_fail_memory(g->err) : 0;
+}
+
 /* The names are in the memory of the part, which becomes the whole's. */
 static int note_values(struct gathering *g, const struct wfs_catalog *part)
 {
+    bool (*describes_part)(const char *) = part->format->functions->describes_part;
+    if (describes_part != NULL && g->catalog->sources.n == 0)
+        return show_values(g, part);
     for (size_t i = part->values.n; i-- > 0;) {
+        if (describes_part != NULL && describes_part(part->values.list[i].name))
+            continue;
         struct catalog_unshown *value = arena_calloc(&g->catalog->arena, 1, sizeof(*value));
         if (value == NULL)
             return wfs_fail_memory(g->err);

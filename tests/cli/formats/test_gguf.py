@@ -106,6 +106,20 @@ def test_what_only_one_of_them_reads_is_a_finding(name):
 
 
 @pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('name, n', [('model', 5), ('small', 3)])
+def test_shards_are_merged_with_the_metadata_of_the_first(name, n, folder):
+    first = GOLDEN / ('split/%s-00001-of-00003.gguf' % name)
+    weightfs('convert', '--shards', first, folder / 'out.gguf')
+    found, parts = gguf.Reader((folder / 'out.gguf').read_bytes()), [
+        gguf.Reader((GOLDEN / ('split/%s-%05d-of-00003.gguf' % (name, i))).read_bytes()) for i in (1, 2, 3)]
+    assert found.pairs == [pair for pair in parts[0].pairs if not pair[0].startswith('split.')] and len(found.pairs) > 1
+    assert found.tensors == [tensor for part in parts for tensor in part.tensors] and len(found.tensors) == n
+    assert list(json.loads(weightfs('config', '--shards', first).stdout)) == [key for key, *_ in found.pairs]
+    weightfs('edit', '--shards', '--set-value', 'general.name="other"', first, folder / 'other.gguf')
+    assert ('general.name', gguf.STRING, 'other') in gguf.Reader((folder / 'other.gguf').read_bytes()).pairs
+
+
+@pytest.mark.usefixtures('need_shared')
 def test_shards_are_one_checkpoint():
     found = listing(GOLDEN / 'split/model-00001-of-00003.gguf', '--shards')
     assert [key for key, *_ in found] == ['blk.%d.weight' % i for i in range(5)]
