@@ -85,12 +85,15 @@ static enum exit_code find_rows(struct report *report, const struct args *args)
 
 static int measure(const struct wfs_tensor *tensor, struct report_values *values)
 {
-    const int code = wfs_tensor_stats(NULL, tensor, &values->stats);
+    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
+    int code = wfs_numbers_init(&numbers, tensor);
+    if (code == 0)
+        code = wfs_tensor_stats(NULL, numbers.tensor, &values->stats);
     values->has_stats = code == 0;
     if (code < 0)
         return code == -EOPNOTSUPP ? 0 : code;
     values->has_histogram = values->stats.min < values->stats.max;
-    return values->has_histogram ? values_sample(tensor, &values->stats, REPORT_N_BINS,
+    return values->has_histogram ? values_sample(numbers.tensor, &values->stats, REPORT_N_BINS,
                                                  values->counts, &values->n_sampled)
                                  : 0;
 }

@@ -13,7 +13,7 @@ import zlib
 import numpy
 import pytest
 
-from wfs_testlib import st
+from wfs_testlib import gguf, st
 from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_USAGE, weightfs
 from wfs_testlib.terminal import screen
 
@@ -136,6 +136,24 @@ def test_a_histogram_of_a_large_tensor_is_of_elements_taken_evenly(folder, code)
         assert min(shown['histogram']) > 0.5 * shown['sampled'] / N_BINS and max(shown['histogram']) < 1.6 * shown['sampled'] / N_BINS
     else:
         assert min(shown['histogram']) >= 0 and sum(count > 0 for count in shown['histogram']) >= 36
+
+
+def test_a_histogram_of_blocks_is_of_the_numbers_that_they_stand_for(folder):
+    """Small and sampled: Q8_0, each block with a scale of its own."""
+    path, generator = folder / 'x.gguf', numpy.random.default_rng(3)
+    numbers, tensors = {}, []
+    for name, rows in (('small', 4), ('large', 16000)):
+        scales, codes = generator.uniform(0.5, 1, (rows, 1)).astype('<f2'), generator.integers(-127, 128, (rows, 32), dtype='i1')
+        numbers[name] = scales.astype('f8') * codes
+        tensors.append((name, 'Q8_0', [rows, 32], numpy.concatenate([scales.view('i1').reshape(rows, 2), codes], axis=1).tobytes()))
+    path.write_bytes(gguf.Writer().file((), tensors))
+    for name, array in numbers.items():
+        shown = report(path).data()[name]
+        bins = ((array - array.min()) / (array.max() - array.min()) * N_BINS).astype(int).clip(max=N_BINS - 1).ravel()
+        shares = numpy.array(shown['histogram']) / shown['sampled']
+        assert sum(shown['histogram']) == shown['sampled'] == min(array.size, N_SAMPLE // 4)
+        assert (shown['stats']['min'], shown['stats']['max']) == (array.min(), array.max())
+        assert abs(shares - numpy.bincount(bins, minlength=N_BINS) / array.size).max() <= (0 if name == 'small' else 0.004)
 
 
 def test_tied_tensors_have_the_same_numbers(folder):
