@@ -328,8 +328,7 @@ void values_add_spark(struct strbuf *out, const uint64_t counts[VALUES_N_BINS], 
 
 /* ---- samples ---- */
 
-/* The tensor has numbers as elements. */
-static int sample(const struct wfs_tensor *tensor, const struct wfs_stats *stats, size_t n_bins,
+int values_sample(const struct wfs_tensor *tensor, const struct wfs_stats *stats, size_t n_bins,
                   uint64_t *counts, uint64_t *ret_n_elems)
 {
     enum { N_PIECES = 64, N_PIECE = 48 << 8, N_GROUP = 48 }; /* bytes: whole groups of all dtypes */
@@ -358,14 +357,6 @@ static int sample(const struct wfs_tensor *tensor, const struct wfs_stats *stats
         *ret_n_elems += n_elems;
     }
     return 0;
-}
-
-int values_sample(const struct wfs_tensor *tensor, const struct wfs_stats *stats, size_t n_bins,
-                  uint64_t *counts, uint64_t *ret_n_elems)
-{
-    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
-    const int code = wfs_numbers_init(&numbers, tensor);
-    return code < 0 ? code : sample(numbers.tensor, stats, n_bins, counts, ret_n_elems);
 }
 
 /* ---- percentiles ---- */

@@ -250,14 +250,6 @@ def test_numbers_of_blocks_are_shown_counted_and_compared(blocks, folder):
     weightfs('diff', blocks, blocks)
 
 
-def test_a_report_draws_the_numbers_of_blocks(blocks, folder):
-    weightfs('convert', '--cast', 'F32', blocks, folder / 'wide.gguf')
-    drawn = [json.loads(re.search('<script type="application/json" class="data">(.*?)</script>', weightfs('report', path).stdout, re.S)[1])['tensors'][0]
-             for path in (blocks, folder / 'wide.gguf')]
-    assert [one['dtype'] for one in drawn] == ['Q8_0', 'F32']
-    assert all(drawn[0][name] == drawn[1][name] for name in ('sampled', 'histogram', 'stats')) and drawn[0]['sampled'] == 256
-
-
 def test_rows_of_blocks_are_split_and_blocks_are_not(blocks, folder):
     weightfs('convert', '--split', '^w$:p,q', blocks, folder / 'out.gguf')
     whole, parts = gguf.Reader(blocks.read_bytes()).tensors, gguf.Reader((folder / 'out.gguf').read_bytes()).tensors
