@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     MAX_FOLDERS = 1000,
@@ -179,9 +180,23 @@ static int add_matches(const struct folder_names *names, const char *pattern,
     return code;
 }
 
+/* Returns whether the folder, whose path ends with a slash, has a file of that name: a mount does
+ * not list its own. -ENOMEM. */
+static int has_name(const char *folder, const char *name)
+{
+    autofree char *path = NULL;
+    if (asprintf(&path, "%s%s", folder, name) < 0) {
+        path = NULL;
+        return -ENOMEM;
+    }
+    return access(path, F_OK) == 0;
+}
+
 /* Returns whether a name matches a mark: 1, 0. -ENOMEM. Recursion ends with the mark. */
 static int has_mark(const char *folder, const struct folder_names *names, const char *mark)
 {
+    if (mark[0] == '.')
+        return has_name(folder, mark);
     const char *slash = strchr(mark, '/');
     autofree char *front = slash == NULL ? strdup(mark) : strndup(mark, (size_t)(slash - mark));
     int code = front == NULL ? -ENOMEM : 0;

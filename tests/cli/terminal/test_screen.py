@@ -46,6 +46,8 @@ def test_nothing_is_wider_than_the_terminal(sources, verb, columns):
         for plain in (None, '1'):
             screen = terminal.screen(*VERBS[verb], path, columns=columns, code=None, NO_COLOR=plain)
             assert screen.code in (0, 1) and screen.lines
+            # A path alone can be wider.
+            screen.lines = [line for line in screen.lines if line.strip() != '%s:' % path]
             demand_fit(screen, columns)
             assert plain is None or '\033' not in screen.left
 
