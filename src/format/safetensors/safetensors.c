@@ -648,12 +648,27 @@ static int load_file(struct source *source, const struct load_context *context,
     return code;
 }
 
+/* Older loaders of transformers refuse a file that does not name its library. */
+static int settle(struct wfs_catalog *catalog, bool is_set, struct wfs_error *err)
+{
+    const struct wfs_format *from = catalog->format;
+    (void)is_set;
+    if (from == NULL || from->convention != WFS_CONVENTION_TORCH)
+        return 0;
+    for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next) {
+        if (strcmp(text->name, "format") == 0)
+            return 0;
+    }
+    return catalog_add_meta(catalog, "format", "pt") < 0 ? catalog_fail_memory(catalog, err) : 0;
+}
+
 static const char *const extensions[] = {".safetensors", NULL};
 
 static const struct format_functions functions = {
     .probe = probe,
     .foresee = foresee,
     .load = load_file,
+    .settle = settle,
     .stores = safetensors_layout_stores,
     .plan = safetensors_layout_plan,
 };

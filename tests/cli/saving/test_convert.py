@@ -123,3 +123,27 @@ def test_a_damaged_source_writes_nothing(folder):
 def test_umask_gives_the_mode_of_a_new_file(small, folder):
     weightfs('convert', small, folder / 'out.safetensors', preexec_fn=lambda: os.umask(0o027))
     assert stat.S_IMODE((folder / 'out.safetensors').stat().st_mode) == 0o640
+
+
+# ---- the metadata that loaders of PyTorch look for ----
+
+@pytest.mark.parametrize('target', ['x.safetensors', 'x/'])
+def test_tensors_of_pytorch_are_marked_as_such(tmp_path, target):
+    weightfs('convert', SAMPLE, tmp_path / 'a.safetensors')
+    weightfs('edit', '--remove-metadata=format', '--set-metadata=note=kept', tmp_path / 'a.safetensors', tmp_path / 'b.safetensors')
+    weightfs('convert', tmp_path / 'b.safetensors', tmp_path / 'b.pth', code=None)
+    weightfs('convert', '--format=safetensors', tmp_path / 'b.pth', '%s/%s' % (tmp_path, target))
+    made = tmp_path / target
+    for path in made.glob('*.safetensors') if made.is_dir() else [made]:
+        assert st.read(path).metadata['format'] == 'pt'
+
+
+def test_other_tensors_are_not(tmp_path):
+    path = st.write(tmp_path / 'a.safetensors', {'w': ('F32', [2], bytes(8))}, {'format': 'mlx'})
+    weightfs('convert', path, tmp_path / 'b.safetensors')
+    assert st.read(tmp_path / 'b.safetensors').metadata == {'format': 'mlx'}
+    bare = st.write(tmp_path / 'c.safetensors', {'w': ('F32', [2], bytes(8))})
+    weightfs('convert', bare, tmp_path / 'd.safetensors')
+    weightfs('convert', bare, tmp_path / 'd.bpk')
+    weightfs('convert', tmp_path / 'd.bpk', tmp_path / 'e.safetensors')
+    assert not st.read(tmp_path / 'd.safetensors').metadata and st.read(tmp_path / 'e.safetensors').metadata['format'] == 'burnpack'

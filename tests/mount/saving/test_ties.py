@@ -139,7 +139,7 @@ def test_links_are_dropped_and_values_stored(mount, tied, folder):
     mounted.commit()
     saved = st.read(folder / 'new.safetensors')
     assert set(saved.tensors) == {'first', 'made'}
-    assert saved.metadata == {'third': 'first', 'other': 'first', 'made too': 'made', 'epoch': '3'}
+    assert saved.metadata == {'third': 'first', 'other': 'first', 'made too': 'made', 'epoch': '3', 'format': 'pt'}
 
 
 def test_untied_by_a_write_through_a_new_file(mount, tied, folder):
