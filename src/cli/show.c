@@ -361,8 +361,9 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
     if (slice != NULL) {
         code = slice_put_json(slice, out);
     } else {
-        values_put_json(out, &view->numbers);
+        values_put_stats(out, view->numbers.has_stats ? &view->numbers.stats : NULL);
         json_percentiles(out, view);
+        values_put_histogram(out, &view->numbers);
         json_corners(out, view);
     }
     json_out_close(out);

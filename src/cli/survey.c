@@ -548,7 +548,8 @@ static void print_as_json(const struct survey *survey)
         json_out_open_object(&out, NULL);
         print_json_tensor(&out, survey->tree.tensors[at]);
         json_out_u64(&out, "n_elems", values_n_elems(survey->tree.tensors[at]));
-        values_put_json(&out, &survey->results[at]);
+        values_put_stats(&out, survey->results[at].has_stats ? &survey->results[at].stats : NULL);
+        values_put_histogram(&out, &survey->results[at]);
         json_out_close(&out);
     }
     json_out_close(&out);

@@ -302,13 +302,16 @@ void values_put_stats(struct json_out *out, const struct wfs_stats *stats)
     json_out_close(out);
 }
 
-void values_put_json(struct json_out *out, const struct values_summary *summary)
+void values_put_histogram(struct json_out *out, const struct values_summary *summary)
 {
-    values_put_stats(out, summary->has_stats ? &summary->stats : NULL);
-    if (summary->has_histogram)
-        json_out_u64s(out, "histogram", summary->counts, VALUES_N_BINS);
-    else
+    if (!summary->has_histogram) {
         json_out_text(out, "histogram", NULL);
+        return;
+    }
+    json_out_open_array(out, "histogram");
+    for (size_t i = 0; i < VALUES_N_BINS; i++)
+        json_out_u64(out, NULL, summary->counts[i]);
+    json_out_close(out);
 }
 
 void values_add_spark(struct strbuf *out, const uint64_t counts[VALUES_N_BINS], size_t n_columns)

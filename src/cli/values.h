@@ -59,8 +59,8 @@ struct values_summary {
 int values_summarise(const struct wfs_tensor *tensor, struct progress *progress,
                      struct values_summary *ret);
 
-/* Puts the members "stats" and "histogram", each null where there is none. */
-void values_put_json(struct json_out *out, const struct values_summary *summary);
+/* Puts the member "histogram", null where there is none. */
+void values_put_histogram(struct json_out *out, const struct values_summary *summary);
 
 /* Adds a histogram as n_columns characters of eighths of blocks; n_columns divides VALUES_N_BINS.
  */
