@@ -41,6 +41,7 @@ WITHOUT_A_MOUNT = {
     'plan': ['a.safetensors', '--remap s/layer/block/ --cast F16 --exclude bias a.safetensors', '--to=burn a.pth', '--json --remap s/layer/block/ a.bpk',
              '--report --remap s/layer/block/ --format=safetensors a.pth', '--values --cast F16 a.safetensors'],
     'patch': ['make a.safetensors b.safetensors p.safetensors', 'show p.safetensors', 'apply p.safetensors a.safetensors patched.safetensors'],
+    'report': ['a.safetensors -o report.html', 'a.safetensors b.safetensors -o change.html'], 'map': ['a.safetensors -o map.svg'],
     'cache': ['list empty', 'verify empty', 'clear empty'],
     'recover': ['a.safetensors', 'set'],
 }
