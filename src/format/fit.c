@@ -153,9 +153,9 @@ static bool is_needless(const struct fitting *fitting, const struct catalog_valu
 {
     const struct graph *graph = &fitting->catalog->values.graph;
     return !fitting->format->has_fillers && !value->is_edited &&
-           fitting->catalog->format != fitting->format &&
            (value->filler == value->id ||
-            (graph->notation == NULL && value_is_filler(graph, value->id)));
+            (fitting->catalog->format != fitting->format && graph->notation == NULL &&
+             value_is_filler(graph, value->id)));
 }
 
 /* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */

@@ -28,7 +28,7 @@ def edited(mount, trained, folder):
 
 def saved(mounted, folder):
     mounted.commit()
-    return {name: value if name == 'name' else json.loads(value)
+    return {name: value if name in ('name', 'format') else json.loads(value)
             for name, value in st.read(folder / 'new.safetensors').metadata.items()}
 
 
