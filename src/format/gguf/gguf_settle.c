@@ -158,6 +158,8 @@ static int settle_list(const struct settling *s, uint32_t id, uint32_t old, unsi
     enum gguf_type type = was == NULL || was->kind != VALUE_LIST ? GGUF_NONE : gguf_type_of(was);
     if (depth == DEPTH_MAX)
         return refuse(s, GGUF_NONE, "its lists are nested too deep");
+    if (depth > 0 && gguf_type_of(list) != GGUF_NONE) /* in several lists: it is settled */
+        return 0;
     if (type == GGUF_NONE)
         type = type_of_items(s, list);
     if (type == GGUF_NONE)
@@ -199,6 +201,8 @@ static int settle(const struct settling *s, uint32_t *id, uint32_t old, unsigned
     if (code < 0)
         return code;
     const struct value *value = graph_at(s->graph, *id);
+    if ((value->marks & MARK_CUT) != 0)
+        return refuse(s, type, "its content is used many times over");
     if (gguf_type_of(value) != GGUF_NONE && *id == old)
         return 0;
     if (is_list(value) && (type == GGUF_NONE || type == GGUF_ARRAY))
