@@ -28,8 +28,9 @@ def edited(mount, trained, folder):
 
 def saved(mounted, folder):
     mounted.commit()
-    return {name: value if name in ('name', 'format') else json.loads(value)
-            for name, value in st.read(folder / 'new.safetensors').metadata.items()}
+    metadata = st.read(folder / 'new.safetensors').metadata
+    assert metadata.pop('format') == 'pt'
+    return {name: value if name == 'name' else json.loads(value) for name, value in metadata.items()}
 
 
 def test_values_can_be_rewritten_in_every_way_that_programs_have(edited, folder):
