@@ -499,7 +499,7 @@ class World:
             self.demand(codes[0] == codes[1], 'cp -r', name, to, codes)
 
     def do_back_up(self, files, _folders):
-        name = self.pick(files) + self.random.choice(['~', '.bak', '.orig', '.~1~'])
+        name = self.pick(files) + self.random.choice(['~', '.bak', '.orig'])  # not .~1~: what one of %self with a dtype is, is open
         if name not in files and not os.path.basename(name).startswith('.'):
             self.both('back up %s' % name, lambda root: (root / name).write_bytes(b'copy'))
 
