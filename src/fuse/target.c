@@ -177,8 +177,10 @@ static int find(struct target *target, const struct mount_options *options)
 int target_init(struct target *target, const struct mount_options *options)
 {
     const int rc = find(target, options);
-    if (rc != 0 || target->stage_path == NULL || !unmount_wait_for_driver(target->stage_path))
+    if (rc != 0 || target->stage_path == NULL)
         return rc;
+    /* A driver that ended since then has replaced what was found. */
+    (void)unmount_wait_for_driver(target->stage_path);
     target_done(target);
     return find(target, options);
 }
