@@ -149,12 +149,13 @@ static bool mountpoint_hides(const struct mountpoint *mountpoint, const char *di
     return true;
 }
 
-/* Makes a missing one. Returns false when a line was printed. */
+/* Makes a missing one, or one that another driver has removed since it was found. Returns false
+ * when a line was printed. */
 static bool mountpoint_make(struct mountpoint *mountpoint)
 {
-    if (!mountpoint->is_missing)
-        return true;
     mountpoint->is_made = mkdir(mountpoint->path, 0755) == 0;
+    if (!mountpoint->is_made && !mountpoint->is_missing)
+        return true; /* it is there, or the mount says what is wrong with it */
     if (!mountpoint->is_made)
         log_error("cannot make the mount point '%s': %s", wfs_quote(mountpoint->path).text,
                   strerror(errno));
