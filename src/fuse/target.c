@@ -174,17 +174,6 @@ static int find(struct target *target, const struct mount_options *options)
     return rc;
 }
 
-int target_init(struct target *target, const struct mount_options *options)
-{
-    const int rc = find(target, options);
-    if (rc != 0 || target->stage_path == NULL)
-        return rc;
-    /* A driver that ended since then has replaced what was found. */
-    (void)unmount_wait_for_driver(target->stage_path);
-    target_done(target);
-    return find(target, options);
-}
-
 void target_abandon(struct target *target)
 {
     if (!target->has_new_directory || target->path == NULL)
@@ -193,6 +182,18 @@ void target_abandon(struct target *target)
     if (directory != NULL)
         rmdir(directory);
     target->has_new_directory = false;
+}
+
+int target_init(struct target *target, const struct mount_options *options)
+{
+    const int rc = find(target, options);
+    if (rc != 0 || target->stage_path == NULL)
+        return rc;
+    /* A driver that ended since then has replaced what was found. */
+    (void)unmount_wait_for_driver(target->stage_path);
+    target_abandon(target);
+    target_done(target);
+    return find(target, options);
 }
 
 void target_done(struct target *target)
