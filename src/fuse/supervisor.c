@@ -155,7 +155,7 @@ static bool mountpoint_make(struct mountpoint *mountpoint)
 {
     mountpoint->is_made = mkdir(mountpoint->path, 0755) == 0;
     if (!mountpoint->is_made && !mountpoint->is_missing)
-        return true; /* it is there, or the mount says what is wrong with it */
+        return true; /* it exists, or the mount says what is wrong with it */
     if (!mountpoint->is_made)
         log_error("cannot make the mount point '%s': %s", wfs_quote(mountpoint->path).text,
                   strerror(errno));
