@@ -95,6 +95,37 @@ struct wfs_tensor *catalog_add(struct wfs_catalog *catalog)
     return tensor;
 }
 
+int catalog_keys_add(struct catalog_keys *keys, const struct wfs_catalog *catalog, size_t first)
+{
+    const size_t n_more = catalog->n_tensors - first;
+    if (text_index_reserve(&keys->index, keys->index.n_texts + n_more) < 0 ||
+        array_reserve(&keys->tensor_of, sizeof(*keys->tensor_of), keys->index.n_texts, n_more,
+                      &keys->n_room) < 0)
+        return -ENOMEM;
+    for (size_t i = first; i < catalog->n_tensors; i++) {
+        const char *key = catalog->tensors[i].key;
+        const size_t n_before = keys->index.n_texts;
+        uint32_t number;
+        if (text_index_add(&keys->index, key, strlen(key), &number) < 0)
+            return -ENOMEM;
+        if (number == n_before)
+            keys->tensor_of[number] = (uint32_t)i;
+    }
+    return 0;
+}
+
+uint32_t catalog_keys_find(const struct catalog_keys *keys, const char *key)
+{
+    const uint32_t number = text_index_find(&keys->index, key, strlen(key));
+    return number == TEXT_INDEX_NONE ? number : keys->tensor_of[number];
+}
+
+void catalog_keys_done(struct catalog_keys *keys)
+{
+    text_index_done(&keys->index);
+    free(keys->tensor_of);
+}
+
 int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source)
 {
     if (array_reserve(&catalog->sources.list, sizeof(*catalog->sources.list), catalog->sources.n, 1,

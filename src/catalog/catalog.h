@@ -173,6 +173,20 @@ int catalog_reserve(struct wfs_catalog *catalog, size_t n);
 /* Adds a zeroed tensor; NULL when out of memory. Earlier pointers to tensors become invalid. */
 struct wfs_tensor *catalog_add(struct wfs_catalog *catalog);
 
+/* Tensors by their keys: of several with one key the first. A zeroed struct is empty. */
+struct catalog_keys {
+    struct text_index index;
+    uint32_t *tensor_of; /* malloc'ed, by the number of the key */
+    size_t n_room;
+};
+
+/* Adds the keys of the tensors from number `first` on, which are borrowed. -ENOMEM. */
+int catalog_keys_add(struct catalog_keys *keys, const struct wfs_catalog *catalog, size_t first);
+
+/* Returns the number of the tensor that has the key, or TEXT_INDEX_NONE. */
+uint32_t catalog_keys_find(const struct catalog_keys *keys, const char *key);
+void catalog_keys_done(struct catalog_keys *keys);
+
 /* The source is freed with the catalog, also when this fails with -ENOMEM. */
 int catalog_adopt_source(struct wfs_catalog *catalog, struct source *source);
 

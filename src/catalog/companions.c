@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text_index.h"
 #include "catalog/catalog.h"
 
 /* How the key of a companion is made of that of the codes: an ending of it is replaced. */
@@ -71,35 +70,8 @@ static bool spell(const struct form *form, const char *key, struct strbuf *ret)
     return true;
 }
 
-/* Keys of the catalog, and the first tensor that has each. */
-struct keys {
-    struct text_index index;
-    uint32_t *firsts; /* malloc'ed */
-};
-
-static void keys_done(struct keys *keys)
-{
-    text_index_done(&keys->index);
-    free(keys->firsts);
-}
-
-static int collect(const struct wfs_catalog *catalog, struct keys *keys)
-{
-    keys->firsts = calloc(catalog->n_tensors + 1, sizeof(*keys->firsts));
-    int code = keys->firsts == NULL ? -ENOMEM : 0;
-    for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
-        const char *key = catalog->tensors[i].key;
-        const size_t n_before = keys->index.n_texts;
-        uint32_t id;
-        code = text_index_add(&keys->index, key, strlen(key), &id);
-        if (code == 0 && id == n_before)
-            keys->firsts[id] = (uint32_t)i;
-    }
-    return code;
-}
-
 /* Scales come first in the table, and the others only beside one. */
-static int note(const struct wfs_catalog *catalog, const struct keys *keys, uint32_t i,
+static int note(const struct wfs_catalog *catalog, const struct catalog_keys *keys, uint32_t i,
                 struct wfs_companion *companions)
 {
     autostrbuf struct strbuf key = {0};
@@ -110,24 +82,24 @@ static int note(const struct wfs_catalog *catalog, const struct keys *keys, uint
             continue;
         if (key.has_failed)
             return -ENOMEM;
-        const uint32_t id = text_index_find(&keys->index, key.bytes, key.n_bytes);
-        if (id == TEXT_INDEX_NONE)
+        const uint32_t found = catalog_keys_find(keys, key.bytes);
+        if (found == TEXT_INDEX_NONE)
             continue;
         if (forms[j].is_scale && companions[i].scale == 0)
-            companions[i].scale = keys->firsts[id] + 1;
-        companions[keys->firsts[id]].base = i + 1;
+            companions[i].scale = found + 1;
+        companions[found].base = i + 1;
     }
     return 0;
 }
 
 int wfs_catalog_companions(const struct wfs_catalog *catalog, struct wfs_companion **ret)
 {
-    cleanup(keys_done) struct keys keys = {0};
+    cleanup(catalog_keys_done) struct catalog_keys keys = {0};
     autofree struct wfs_companion *companions = calloc(catalog->n_tensors + 1, sizeof(*companions));
     bool has_codes = false;
     for (size_t i = 0; i < catalog->n_tensors && !has_codes; i++)
         has_codes = is_code(&catalog->tensors[i]);
-    int code = companions == NULL ? -ENOMEM : has_codes ? collect(catalog, &keys) : 0;
+    int code = companions == NULL ? -ENOMEM : has_codes ? catalog_keys_add(&keys, catalog, 0) : 0;
     for (size_t i = 0; i < catalog->n_tensors && has_codes && code == 0; i++) {
         if (is_code(&catalog->tensors[i]))
             code = note(catalog, &keys, (uint32_t)i, companions);

@@ -24,8 +24,7 @@
 struct other {
     const char *path;
     const struct wfs_catalog *catalog; /* a part of the whole */
-    struct text_index keys;
-    uint32_t *tensor_of;   /* malloc'ed, by key: the first that has it */
+    struct catalog_keys keys;
     const char *embedding; /* as that of struct adapter_base */
     size_t n_found;        /* its tensors that the source has, too */
 };
@@ -40,34 +39,13 @@ struct arithmetic {
 
 static void arithmetic_done(struct arithmetic *a)
 {
-    for (size_t i = 0; i < a->n_others; i++) {
-        text_index_done(&a->others[i].keys);
-        free(a->others[i].tensor_of);
-    }
+    for (size_t i = 0; i < a->n_others; i++)
+        catalog_keys_done(&a->others[i].keys);
     free(a->others);
     adapter_base_done(&a->base);
 }
 
 /* ---- other checkpoints ---- */
-
-static int index_keys(struct other *other)
-{
-    const size_t n = other->catalog->n_tensors;
-    other->tensor_of = calloc(n + 1, sizeof(*other->tensor_of));
-    if (other->tensor_of == NULL || text_index_reserve(&other->keys, n) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        const char *key = other->catalog->tensors[i].key;
-        const size_t n_before = other->keys.n_texts;
-        uint32_t id;
-        if (text_index_add(&other->keys, key, strlen(key), &id) < 0)
-            return -ENOMEM;
-        if (id == n_before)
-            other->tensor_of[id] = (uint32_t)i;
-    }
-    other->embedding = adapter_find_embedding(other->catalog);
-    return 0;
-}
 
 /* Loads the file of the rule, unless it is loaded. */
 static int load(struct arithmetic *a, const struct rule *rule, struct other **ret)
@@ -86,8 +64,10 @@ static int load(struct arithmetic *a, const struct rule *rule, struct other **re
         return code;
     struct other *other = &a->others[a->n_others++];
     *other = (struct other){.path = rule->argument, .catalog = catalog};
-    if (catalog_adopt_part(a->pass->catalog, catalog) < 0 || index_keys(other) < 0)
+    if (catalog_adopt_part(a->pass->catalog, catalog) < 0 ||
+        catalog_keys_add(&other->keys, catalog, 0) < 0)
         return wfs_fail_memory(a->pass->err);
+    other->embedding = adapter_find_embedding(catalog);
     *ret = other;
     return 0;
 }
@@ -95,10 +75,10 @@ static int load(struct arithmetic *a, const struct rule *rule, struct other **re
 /* Returns its tensor of that key, or the embedding in place of a head that is tied to it. */
 static const struct wfs_tensor *find(const struct other *other, const char *key)
 {
-    uint32_t i = text_index_find(&other->keys, key, strlen(key));
+    uint32_t i = catalog_keys_find(&other->keys, key);
     if (i == TEXT_INDEX_NONE && adapter_is_head(key) && other->embedding != NULL)
-        i = text_index_find(&other->keys, other->embedding, strlen(other->embedding));
-    return i == TEXT_INDEX_NONE ? NULL : &other->catalog->tensors[other->tensor_of[i]];
+        i = catalog_keys_find(&other->keys, other->embedding);
+    return i == TEXT_INDEX_NONE ? NULL : &other->catalog->tensors[i];
 }
 
 /* ---- one tensor ---- */
@@ -199,13 +179,12 @@ static int check_rest(const struct arithmetic *a, const struct rule *rule, struc
 {
     if (a->pass->view->is_partial || other->n_found >= other->catalog->n_tensors)
         return 0;
-    const struct text_index *keys = &a->base.keys;
     for (size_t i = 0; i < other->catalog->n_tensors; i++) {
         const char *key = other->catalog->tensors[i].key;
         const int code = rule_takes(rule, key, a->pass->err);
         if (code < 0)
             return code;
-        if (code > 0 && text_index_find(keys, key, strlen(key)) == TEXT_INDEX_NONE)
+        if (code > 0 && catalog_keys_find(&a->base.keys, key) == TEXT_INDEX_NONE)
             return fail_tensor(a, rule, key,
                                "is in it, and not in the source; `partial` ignores it");
     }
@@ -496,7 +475,7 @@ static int add_adapter(struct arithmetic *a, const struct rule *rule)
 
 static void begin_stage(struct arithmetic *a)
 {
-    memset(a->base.computed, 0, a->base.n_room * sizeof(*a->base.computed));
+    memset(a->base.computed, 0, a->base.n_computed * sizeof(*a->base.computed));
 }
 
 int arithmetic_apply(struct pass *pass, const struct wfs_view_loader *loader)

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/text_index.h"
 #include "compute/compute.h"
 #include "compute/unpack.h"
 #include "view/pass.h"
@@ -24,9 +23,8 @@
 struct dequantizing {
     struct pass *pass;
     struct wfs_catalog *catalog;
-    struct text_index keys;
-    uint32_t *tensor_of; /* malloc'ed, by key */
-    bool *is_used;       /* malloc'ed, by tensor: it is a companion that was applied */
+    struct catalog_keys keys;
+    bool *is_used; /* malloc'ed, by tensor: it is a companion that was applied */
     size_t n_done;
 };
 
@@ -63,9 +61,8 @@ static const struct wfs_tensor *beside(const struct weight *w, const char *endin
     char key[4096];
     if (snprintf(key, sizeof(key), "%s%s", w->stem, ending) >= (int)sizeof(key))
         return NULL;
-    const uint32_t id = text_index_find(&w->d->keys, key, strlen(key));
-    const struct wfs_tensor *found =
-        id == TEXT_INDEX_NONE ? NULL : &w->d->catalog->tensors[w->d->tensor_of[id]];
+    const uint32_t i = catalog_keys_find(&w->d->keys, key);
+    const struct wfs_tensor *found = i == TEXT_INDEX_NONE ? NULL : &w->d->catalog->tensors[i];
     return found == NULL || found->trouble != NULL || found->stored.source == NULL ? NULL : found;
 }
 
@@ -617,23 +614,6 @@ static int read_tensor(struct dequantizing *d, size_t i)
     return code < 0 ? code : 0;
 }
 
-static int index_keys(struct dequantizing *d)
-{
-    const size_t n = d->catalog->n_tensors;
-    d->tensor_of = calloc(n + 1, sizeof(*d->tensor_of));
-    d->is_used = calloc(n + 1, sizeof(*d->is_used));
-    if (d->tensor_of == NULL || d->is_used == NULL || text_index_reserve(&d->keys, n) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        const char *key = d->catalog->tensors[i].key;
-        uint32_t id;
-        if (text_index_add(&d->keys, key, strlen(key), &id) < 0)
-            return -ENOMEM;
-        d->tensor_of[id] = (uint32_t)i;
-    }
-    return 0;
-}
-
 /* Companions that were applied leave the catalog. */
 static void drop_used(const struct dequantizing *d)
 {
@@ -647,8 +627,7 @@ static void drop_used(const struct dequantizing *d)
 
 static void dequantizing_done(struct dequantizing *d)
 {
-    text_index_done(&d->keys);
-    free(d->tensor_of);
+    catalog_keys_done(&d->keys);
     free(d->is_used);
 }
 
@@ -656,10 +635,13 @@ int dequantize_apply(struct pass *pass)
 {
     cleanup(dequantizing_done) struct dequantizing d = {.pass = pass, .catalog = pass->catalog};
     const struct rule *first = rule_next(pass->view->rules, RULE_DEQUANTIZE);
-    int code = first == NULL ? 0 : index_keys(&d);
-    if (code < 0)
+    int code = 0;
+    if (first == NULL)
+        return 0;
+    d.is_used = calloc(pass->catalog->n_tensors + 1, sizeof(*d.is_used));
+    if (d.is_used == NULL || catalog_keys_add(&d.keys, pass->catalog, 0) < 0)
         return wfs_fail_memory(pass->err);
-    for (size_t i = 0; i < pass->catalog->n_tensors && first != NULL && code >= 0; i++) {
+    for (size_t i = 0; i < pass->catalog->n_tensors && code >= 0; i++) {
         const char *key = pass->catalog->tensors[i].key;
         bool is_taken = false;
         for_rules(rule, pass->view, RULE_DEQUANTIZE)
@@ -670,7 +652,7 @@ int dequantize_apply(struct pass *pass)
         if (code >= 0 && is_taken && !d.is_used[i])
             code = read_tensor(&d, i);
     }
-    if (code < 0 || first == NULL)
+    if (code < 0)
         return code;
     if (d.n_done == 0)
         return wfs_fail(pass->err, EINVAL,

@@ -9,16 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text_index.h"
 #include "catalog/catalog.h"
 #include "view/pass.h"
 
 struct laying {
     const struct rule *rule;
     struct wfs_catalog *catalog;
-    struct text_index keys; /* of the catalog */
-    uint32_t *tensor_of;    /* by key: the first that has it */
-    const char *change;     /* the note in `changes` of each tensor */
+    struct catalog_keys keys;
+    const char *change; /* the note in `changes` of each tensor */
     size_t n_covered, n_added;
     struct wfs_report *report;
     struct wfs_error *err;
@@ -26,37 +24,7 @@ struct laying {
 
 static void laying_done(struct laying *laying)
 {
-    text_index_done(&laying->keys);
-    free(laying->tensor_of);
-}
-
-/* Numbers the tensor by its key, unless another has it. */
-static int add_key(struct laying *laying, size_t i)
-{
-    const char *key = laying->catalog->tensors[i].key;
-    const uint32_t n_before = laying->keys.n_texts;
-    uint32_t id;
-    if (text_index_add(&laying->keys, key, strlen(key), &id) < 0)
-        return wfs_fail_memory(laying->err);
-    if (id == n_before)
-        laying->tensor_of[id] = (uint32_t)i;
-    return 0;
-}
-
-static int add_keys(struct laying *laying, size_t n_more)
-{
-    const struct wfs_catalog *catalog = laying->catalog;
-    const size_t n_most = catalog->n_tensors + n_more;
-    if (n_most >= UINT32_MAX)
-        return wfs_fail(laying->err, E2BIG, "too many tensors: %zu", n_most);
-    laying->tensor_of = calloc(n_most + 1, sizeof(*laying->tensor_of));
-    if (laying->tensor_of == NULL || text_index_reserve(&laying->keys, n_most) < 0)
-        return wfs_fail_memory(laying->err);
-    for (size_t i = 0; i < catalog->n_tensors; i++) {
-        if (add_key(laying, i) < 0)
-            return -ENOMEM;
-    }
-    return 0;
+    catalog_keys_done(&laying->keys);
 }
 
 /* "F32 [2, 3]" */
@@ -98,7 +66,9 @@ static int add(struct laying *laying, const struct wfs_tensor *tensor)
     added->place = 0; /* it is a number in the overlay */
     added->changes = laying->change;
     laying->n_added++;
-    return add_key(laying, laying->catalog->n_tensors - 1);
+    return catalog_keys_add(&laying->keys, laying->catalog, laying->catalog->n_tensors - 1) < 0
+               ? wfs_fail_memory(laying->err)
+               : 0;
 }
 
 static int lay_tensors(struct laying *laying, const struct wfs_catalog *over)
@@ -108,9 +78,9 @@ static int lay_tensors(struct laying *laying, const struct wfs_catalog *over)
         int code = rule_takes(laying->rule, tensor->key, laying->err);
         if (code == 0)
             continue;
-        const uint32_t id = text_index_find(&laying->keys, tensor->key, strlen(tensor->key));
-        if (code > 0 && id != TEXT_INDEX_NONE)
-            cover(laying, &laying->catalog->tensors[laying->tensor_of[id]], tensor);
+        const uint32_t found = catalog_keys_find(&laying->keys, tensor->key);
+        if (code > 0 && found != TEXT_INDEX_NONE)
+            cover(laying, &laying->catalog->tensors[found], tensor);
         else if (code > 0)
             code = add(laying, tensor);
         if (code < 0)
@@ -145,7 +115,11 @@ int overlay_lay(const struct rule *rule, struct wfs_catalog *catalog, struct wfs
     cleanup(laying_done) struct laying laying = {
         .rule = rule, .catalog = catalog, .report = report, .err = err};
     laying.change = arena_print(&catalog->arena, "overlay %s", wfs_quote(rule->argument).text);
-    int code = laying.change == NULL ? wfs_fail_memory(err) : add_keys(&laying, over->n_tensors);
+    int code = 0;
+    if (catalog->n_tensors + over->n_tensors >= UINT32_MAX)
+        code = wfs_fail(err, E2BIG, "too many tensors: %zu", catalog->n_tensors + over->n_tensors);
+    else if (laying.change == NULL || catalog_keys_add(&laying.keys, catalog, 0) < 0)
+        code = wfs_fail_memory(err);
     code = code < 0 ? code : lay_tensors(&laying, over);
     code = code < 0 ? code : add_findings(&laying, over);
     if (catalog_adopt_part(catalog, over) < 0)

@@ -10,22 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog/catalog.h"
+#include "base/bytes.h"
 
 int adapter_base_grow(struct adapter_base *base)
 {
-    const size_t n_before = base->n_room, n = base->catalog->n_tensors;
-    size_t n_room = n_before;
-    if (n <= n_before)
-        return 0;
-    if (array_reserve(&base->tensor_of, sizeof(*base->tensor_of), n_before, n - n_before,
-                      &base->n_room) < 0 ||
-        array_reserve(&base->computed, sizeof(*base->computed), n_before, n - n_before, &n_room) <
-            0)
+    const size_t n_before = base->n_computed, n = base->catalog->n_tensors;
+    if (n > n_before && array_reserve(&base->computed, sizeof(*base->computed), n_before,
+                                      n - n_before, &base->n_computed) < 0)
         return -ENOMEM;
-    base->n_room = n_room < base->n_room ? n_room : base->n_room;
-    memset(base->computed + n_before, 0, (n_room - n_before) * sizeof(*base->computed));
-    return 0;
+    if (base->n_computed > n_before)
+        memset(base->computed + n_before, 0,
+               (base->n_computed - n_before) * sizeof(*base->computed));
+    const int code = catalog_keys_add(&base->keys, base->catalog, base->n_keyed);
+    base->n_keyed = n;
+    return code;
 }
 
 const char *adapter_find_embedding(const struct wfs_catalog *catalog)
@@ -35,10 +33,8 @@ const char *adapter_find_embedding(const struct wfs_catalog *catalog)
     const char *found = NULL;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const char *key = catalog->tensors[i].key;
-        const size_t n = strlen(key);
         for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
-            const size_t n_name = strlen(names[k]);
-            if (n < n_name || strcmp(key + n - n_name, names[k]) != 0)
+            if (strcmp(key, names[k]) != 0 && !text_ends(key, names[k]))
                 continue;
             if (found != NULL)
                 return NULL;
@@ -50,33 +46,18 @@ const char *adapter_find_embedding(const struct wfs_catalog *catalog)
 
 bool adapter_is_head(const char *key)
 {
-    static const char head[] = "lm_head.weight";
-    const size_t n = strlen(key), n_head = strlen(head);
-    return n >= n_head && strcmp(key + n - n_head, head) == 0 &&
-           (n == n_head || key[n - n_head - 1] == '.');
+    return strcmp(key, "lm_head.weight") == 0 || text_ends(key, ".lm_head.weight");
 }
 
 int adapter_base_init(struct adapter_base *base, struct wfs_catalog *catalog)
 {
     *base = (struct adapter_base){.catalog = catalog};
-    if (adapter_base_grow(base) < 0 || text_index_reserve(&base->keys, catalog->n_tensors) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const char *key = catalog->tensors[i].key;
-        const size_t n_before = base->keys.n_texts;
-        uint32_t id;
-        if (text_index_add(&base->keys, key, strlen(key), &id) < 0)
-            return -ENOMEM;
-        if (id == n_before)
-            base->tensor_of[id] = (uint32_t)i;
-    }
     base->embedding = adapter_find_embedding(catalog);
-    return 0;
+    return adapter_base_grow(base);
 }
 
 void adapter_base_done(struct adapter_base *base)
 {
-    text_index_done(&base->keys);
-    free(base->tensor_of);
+    catalog_keys_done(&base->keys);
     free(base->computed);
 }

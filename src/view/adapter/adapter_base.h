@@ -5,20 +5,18 @@
 #ifndef WFS_ADAPTER_BASE_H
 #define WFS_ADAPTER_BASE_H
 
-#include <weightfs/catalog.h>
 #include <weightfs/error.h>
 
-#include "base/text_index.h"
+#include "catalog/catalog.h"
 #include "view/regex/regex.h"
 
 /* The tensors of a base while adapters are added to it. */
 struct adapter_base {
     struct wfs_catalog *catalog;
-    struct text_index keys;   /* of the catalog */
-    uint32_t *tensor_of;      /* by key: the first that has it */
-    struct source **computed; /* by tensor: NULL: not yet; owned by the catalog */
-    size_t n_room;            /* tensors that the arrays have room for */
-    const char *embedding;    /* key of the one embedding, which a head may be tied to; or NULL */
+    struct catalog_keys keys;
+    struct source **computed;   /* by tensor; NULL: not yet; owned by the catalog */
+    size_t n_computed, n_keyed; /* tensors that there is room for, or whose keys are known */
+    const char *embedding;      /* key of the one embedding, which a head may be tied to; or NULL */
 };
 
 /* What is asked for. */

@@ -16,9 +16,7 @@
 
 uint32_t adapter_find(const struct adapter *adapter, const char *key)
 {
-    const struct adapter_base *base = adapter->base;
-    const uint32_t i = text_index_find(&base->keys, key, strlen(key));
-    return i == TEXT_INDEX_NONE ? i : base->tensor_of[i];
+    return catalog_keys_find(&adapter->base->keys, key);
 }
 
 /* Calls take with each key that the module may be about, until one is in the base. */

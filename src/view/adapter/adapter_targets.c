@@ -53,9 +53,7 @@ static int add_head(struct term *t, const struct wfs_tensor *whole)
 {
     struct adapter_base *base = t->adapter->base;
     struct wfs_tensor *added = catalog_add(base->catalog);
-    uint32_t id;
-    if (added == NULL || adapter_base_grow(base) < 0 ||
-        text_index_add(&base->keys, t->key, strlen(t->key), &id) < 0)
+    if (added == NULL)
         return wfs_fail_memory(t->adapter->err);
     *added = *whole;
     added->key = t->key;
@@ -64,7 +62,8 @@ static int add_head(struct term *t, const struct wfs_tensor *whole)
     added->place = 0;
     added->changes =
         arena_print(&base->catalog->arena, "lora %s (whole)", wfs_quote(t->adapter->name).text);
-    base->tensor_of[id] = (uint32_t)(base->catalog->n_tensors - 1);
+    if (added->changes == NULL || adapter_base_grow(base) < 0)
+        return wfs_fail_memory(t->adapter->err);
     t->adapter->n_pairs++;
     return adapter_warn(t->adapter,
                         "'%s' is added, which the base does not have: config.json needs "
