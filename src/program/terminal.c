@@ -229,8 +229,8 @@ void wrapping_draw(const char *text)
 {
     pthread_mutex_lock(&lock);
     put_error(is_drawn ? "\r\033[K" : "\r");
+    is_drawn = true; /* before the text: a signal may come as soon as that is seen */
     put_error(text);
-    is_drawn = true;
     pthread_mutex_unlock(&lock);
 }
 

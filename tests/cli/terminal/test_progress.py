@@ -80,9 +80,10 @@ def test_the_line_is_erased_before_another_is_printed(large, folder):
 @needs_slow
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 def test_nothing_of_it_is_left_when_a_signal_ends_the_program(large, signum):
+    """Also when the signal comes before the write of the line has returned."""
     own, theirs = terminal.open_terminal()
     process = subprocess.Popen([*program.COMMAND, 'check', '--values', large], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
-                               env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '200'})
+                               env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '200', 'SLOW_STDERR_MS': '50'})
     os.close(theirs)
     pieces = []
     while b'0:' not in b''.join(pieces):  # the end of a line
