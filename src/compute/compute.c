@@ -125,7 +125,7 @@ static const void *visit_tensors(const struct computation *c,
             &step->a.row_scale,  &step->b.left,      &step->b.right, &step->b.core,
             &step->b.rank_scale, &step->b.row_scale, &step->vector};
         for (size_t k = 0; k < sizeof(tensors) / sizeof(*tensors) && found == NULL; k++) {
-            if (tensors[k]->stored.source != NULL)
+            if (step_has(tensors[k]))
                 found = visit(tensors[k]);
         }
     }
@@ -218,9 +218,8 @@ static int find_room(struct computation *c, const struct compute_step *step,
                      struct findings_of_step *found)
 {
     *found = (struct findings_of_step){0};
-    if (step->vector.stored.source == NULL ||
-        (step->kind != COMPUTE_ADD && step->kind != COMPUTE_PRODUCT &&
-         step->kind != COMPUTE_KRONECKER))
+    if (!step_has(&step->vector) || (step->kind != COMPUTE_ADD && step->kind != COMPUTE_PRODUCT &&
+                                     step->kind != COMPUTE_KRONECKER))
         return 0;
     found->n_norms = (size_t)(step->is_by_column ? step->vector.shape.dims[0] : c->n_rows);
     found->norms = calloc(found->n_norms + 1, sizeof(*found->norms));
@@ -270,12 +269,12 @@ static bool add_matrix(const struct compute_matrix *m, bool is_whole, uint64_t *
 {
     const uint64_t *left = m->left.shape.dims, *right = m->right.shape.dims,
                    *core = m->core.shape.dims;
-    if (m->left.stored.source == NULL)
+    if (!step_has(&m->left))
         return true;
-    if (m->right.stored.source == NULL)
+    if (!step_has(&m->right))
         return !is_whole || add_bytes(left[1], left[2], sum);
     uint64_t n_cols = right[2], n_core;
-    if (m->core.stored.source != NULL &&
+    if (step_has(&m->core) &&
         (!checked_mul(n_cols, core[2], &n_cols) || !checked_mul(core[0], core[1], &n_core) ||
          !add_bytes(n_core, core[2], sum)))
         return false;

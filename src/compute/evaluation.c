@@ -13,16 +13,7 @@
 #include <string.h>
 
 #include "compute/kernel.h"
-
-static bool is_there(const struct wfs_tensor *tensor)
-{
-    return tensor->stored.source != NULL;
-}
-
-static uint64_t dim(const struct wfs_tensor *tensor, uint32_t i)
-{
-    return tensor->shape.dims[i];
-}
+#include "tensor/tensor.h"
 
 /* ---- what is known of the whole tensor ---- */
 
@@ -226,7 +217,7 @@ static int add_term(struct work *work, const struct compute_step *step, const st
     if (code < 0)
         return code;
     kernel_add(v, step->scale, work->term, patch->n_rows * patch->n_cols);
-    return is_there(&step->vector) ? normalise(work, step, patch, v) : 0;
+    return step_has(&step->vector) ? normalise(work, step, patch, v) : 0;
 }
 
 static int move_towards(struct work *work, const struct compute_step *step,
@@ -242,7 +233,7 @@ static int multiply_vector(struct work *work, const struct compute_step *step,
                            const struct patch *patch, double *v)
 {
     const uint64_t n_each =
-        step->is_by_column ? work->computation->n_cols / dim(&step->vector, 0) : 0;
+        step->is_by_column ? work->computation->n_cols / tensor_dim(&step->vector, 0) : 0;
     const double *vector = NULL;
     const int code = factors_take_vector(work, step, &vector);
     for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
@@ -280,7 +271,7 @@ static void round_single(const struct compute_step *step, double *v, size_t n)
 static int look_up(struct work *work, const struct compute_step *step, const struct patch *patch,
                    double *v)
 {
-    const double n = (double)dim(&step->vector, 0);
+    const double n = (double)tensor_dim(&step->vector, 0);
     const double *table = NULL;
     const int code = factors_take_vector(work, step, &table);
     for (size_t i = 0; i < patch->n_rows * patch->n_cols && code == 0; i++)
@@ -315,16 +306,16 @@ static void do_grid_row(const struct compute_step *step, const struct patch *pat
 static int do_grid(struct work *work, const struct compute_step *step, const struct patch *patch,
                    double *v)
 {
-    const uint64_t n_grid = dim(&step->a.left, 1), first = patch->col / step->n_block_cols;
+    const uint64_t n_grid = tensor_dim(&step->a.left, 1), first = patch->col / step->n_block_cols;
     const uint64_t last = (patch->col + patch->n_cols - 1) / step->n_block_cols;
     const double *numbers = NULL;
     uint64_t known = UINT64_MAX;
-    int code = is_there(&step->vector) ? factors_take_vector(work, step, &numbers) : 0;
+    int code = step_has(&step->vector) ? factors_take_vector(work, step, &numbers) : 0;
     for (size_t i = 0; i < patch->n_rows && code == 0; i++) {
         double row = (double)((patch->row + i) / step->n_block_rows);
         if (numbers != NULL)
             row = numbers[patch->row + i];
-        if (!(row >= 0 && row < (double)dim(&step->a.left, 0)) || last >= n_grid) {
+        if (!(row >= 0 && row < (double)tensor_dim(&step->a.left, 0)) || last >= n_grid) {
             code = -EIO; /* of a vector; the shapes were checked */
             break;
         }
@@ -419,7 +410,7 @@ static int fill_rotations(void *ctx, double *to)
     const struct rotating *r = ctx;
     const struct compute_step *step = r->step;
     const size_t n = (size_t)step->n_block, n_upper = n * (n - 1) / 2;
-    const uint64_t n_blocks = dim(&step->a.left, 1);
+    const uint64_t n_blocks = tensor_dim(&step->a.left, 1);
     autofree char *bytes = malloc(DECODE_BYTES);
     autofree double *q = calloc(n * n, sizeof(*q)),
                     *room = calloc(2 * n * n + n_upper + 1, sizeof(*q));
@@ -448,7 +439,7 @@ static int rotate(struct work *work, const struct compute_step *step, const stru
                   double *v)
 {
     const size_t n = (size_t)step->n_block;
-    const uint64_t n_blocks = dim(&step->a.left, 1);
+    const uint64_t n_blocks = tensor_dim(&step->a.left, 1);
     const struct shelf_key key = factors_key_of_rotations(work->computation, step);
     const double *rotations = NULL;
     struct rotating rotating = {work->io, step};

@@ -13,20 +13,11 @@
 #include <string.h>
 
 #include "compute/kernel.h"
+#include "tensor/tensor.h"
 
 enum {
     STRIP = 256, /* columns */
 };
-
-static bool is_there(const struct wfs_tensor *tensor)
-{
-    return tensor->stored.source != NULL;
-}
-
-static uint64_t dim(const struct wfs_tensor *tensor, uint32_t i)
-{
-    return tensor->shape.dims[i];
-}
 
 int work_init(struct work *work, const struct wfs_io *io, struct computation *computation,
               size_t n_elems)
@@ -100,7 +91,8 @@ struct filling {
 static void multiply_core(const struct filling *f, const double *core, const double *from,
                           double *to)
 {
-    const uint64_t n_inner = dim(f->core, 1), n_last = dim(f->core, 2), n = f->n_cols / n_last;
+    const uint64_t n_inner = tensor_dim(f->core, 1), n_last = tensor_dim(f->core, 2),
+                   n = f->n_cols / n_last;
     for (uint64_t a = 0; a < f->n_rows; a++) {
         for (uint64_t c = 0; c < n; c++) {
             for (uint64_t k = 0; k < n_last; k++) {
@@ -115,8 +107,9 @@ static void multiply_core(const struct filling *f, const double *core, const dou
 
 static int fill_core(const struct filling *f, double *to, char *bytes)
 {
-    const uint64_t n_core = dim(f->core, 0) * dim(f->core, 1) * dim(f->core, 2);
-    const uint64_t n_from = dim(f->tensor, 1) * dim(f->tensor, 2);
+    const uint64_t n_core =
+        tensor_dim(f->core, 0) * tensor_dim(f->core, 1) * tensor_dim(f->core, 2);
+    const uint64_t n_from = tensor_dim(f->tensor, 1) * tensor_dim(f->tensor, 2);
     autofree double *core = calloc(n_core + n_from, sizeof(*core));
     if (core == NULL)
         return -ENOMEM;
@@ -135,9 +128,9 @@ static int fill_right(void *ctx, double *to)
     autofree double *scales = calloc(f->n_rows + 1, sizeof(*scales));
     if (bytes == NULL || scales == NULL)
         return -ENOMEM;
-    int code = is_there(f->core) ? fill_core(f, to, bytes)
+    int code = step_has(f->core) ? fill_core(f, to, bytes)
                                  : factors_decode(f->io, f->tensor, f->batch * n, n, to, bytes);
-    if (code < 0 || !is_there(f->rank_scale))
+    if (code < 0 || !step_has(f->rank_scale))
         return code;
     code = factors_decode(f->io, f->rank_scale, 0, (size_t)f->n_rows, scales, bytes);
     for (uint64_t k = 0; code == 0 && k < f->n_rows; k++)
@@ -162,8 +155,9 @@ static int take_right(struct work *work, const struct compute_step *step,
                         .core = &m->core,
                         .rank_scale = &m->rank_scale,
                         .batch = batch,
-                        .n_rows = dim(&m->left, 2)};
-    f.n_cols = is_there(&m->core) ? dim(&m->right, 2) * dim(&m->core, 2) : dim(&m->right, 2);
+                        .n_rows = tensor_dim(&m->left, 2)};
+    f.n_cols = step_has(&m->core) ? tensor_dim(&m->right, 2) * tensor_dim(&m->core, 2)
+                                  : tensor_dim(&m->right, 2);
     const struct shelf_key key =
         key_of(work->computation, step, m == &step->a ? PART_A : PART_B, batch);
     return shelf_take(&key, (size_t)(f.n_rows * f.n_cols), fill_right, &f, ret);
@@ -175,7 +169,7 @@ static int fill_vector(void *ctx, double *to)
     autofree char *bytes = malloc(DECODE_BYTES);
     return bytes == NULL
                ? -ENOMEM
-               : factors_decode(f->io, f->tensor, 0, (size_t)dim(f->tensor, 0), to, bytes);
+               : factors_decode(f->io, f->tensor, 0, (size_t)tensor_dim(f->tensor, 0), to, bytes);
 }
 
 static int take_vector(struct work *work, const struct compute_step *step, unsigned part,
@@ -183,14 +177,14 @@ static int take_vector(struct work *work, const struct compute_step *step, unsig
 {
     const struct shelf_key key = key_of(work->computation, step, part, 0);
     struct filling f = {.io = work->io, .tensor = tensor};
-    return shelf_take(&key, (size_t)dim(tensor, 0), fill_vector, &f, ret);
+    return shelf_take(&key, (size_t)tensor_dim(tensor, 0), fill_vector, &f, ret);
 }
 
 /* ---- products ---- */
 
 static int read_left(struct work *work, const struct compute_matrix *m, uint64_t row, size_t n_rows)
 {
-    const size_t n = n_rows * (size_t)dim(&m->left, 2);
+    const size_t n = n_rows * (size_t)tensor_dim(&m->left, 2);
     if (n > work->n_left) {
         free(work->left);
         work->n_left = 0;
@@ -199,7 +193,8 @@ static int read_left(struct work *work, const struct compute_matrix *m, uint64_t
             return -ENOMEM;
         work->n_left = n;
     }
-    return factors_decode(work->io, &m->left, row * dim(&m->left, 2), n, work->left, work->bytes);
+    return factors_decode(work->io, &m->left, row * tensor_dim(&m->left, 2), n, work->left,
+                          work->bytes);
 }
 
 static int scale_rows(struct work *work, const struct compute_step *step,
@@ -216,7 +211,7 @@ static int scale_rows(struct work *work, const struct compute_step *step,
 static int multiply(struct work *work, const struct compute_step *step,
                     const struct compute_matrix *m, const struct patch *patch, double *to)
 {
-    const size_t n_rank = (size_t)dim(&m->left, 2);
+    const size_t n_rank = (size_t)tensor_dim(&m->left, 2);
     const size_t n_step = (size_t)work->computation->n_cols;
     const double *right = NULL;
     int code = read_left(work, m, patch->row, patch->n_rows);
@@ -229,7 +224,7 @@ static int multiply(struct work *work, const struct compute_step *step,
                             to + i * patch->n_cols + col);
     }
     shelf_give_back(right);
-    if (code == 0 && is_there(&m->row_scale))
+    if (code == 0 && step_has(&m->row_scale))
         code = scale_rows(work, step, m, patch, to);
     return code;
 }
@@ -238,7 +233,7 @@ static int multiply(struct work *work, const struct compute_step *step,
 int factors_read_matrix(struct work *work, const struct compute_step *step,
                         const struct compute_matrix *m, const struct patch *patch, double *to)
 {
-    if (is_there(&m->right))
+    if (step_has(&m->right))
         return multiply(work, step, m, patch, to);
     return factors_decode(work->io, &m->left, start_of(work->computation, patch),
                           patch->n_rows * patch->n_cols, to, work->bytes);
@@ -249,18 +244,19 @@ static int fill_whole(void *ctx, double *to)
 {
     const struct filling *f = ctx;
     const struct compute_matrix *m = f->matrix;
-    const uint64_t n_rows = dim(&m->left, 1), n_rank = dim(&m->left, 2);
+    const uint64_t n_rows = tensor_dim(&m->left, 1), n_rank = tensor_dim(&m->left, 2);
     autofree char *bytes = malloc(DECODE_BYTES);
     if (bytes == NULL)
         return -ENOMEM;
-    if (!is_there(&m->right))
+    if (!step_has(&m->right))
         return factors_decode(f->io, &m->left, 0, (size_t)(n_rows * n_rank), to, bytes);
     struct filling right_of = {.io = f->io,
                                .tensor = &m->right,
                                .core = &m->core,
                                .rank_scale = &m->rank_scale,
                                .n_rows = n_rank};
-    right_of.n_cols = is_there(&m->core) ? dim(&m->right, 2) * dim(&m->core, 2) : dim(&m->right, 2);
+    right_of.n_cols = step_has(&m->core) ? tensor_dim(&m->right, 2) * tensor_dim(&m->core, 2)
+                                         : tensor_dim(&m->right, 2);
     autofree double *left = calloc(n_rows * n_rank + n_rank * right_of.n_cols, sizeof(*left));
     if (left == NULL)
         return -ENOMEM;
@@ -275,9 +271,9 @@ static int fill_whole(void *ctx, double *to)
 
 static uint64_t cols_of(const struct compute_matrix *m)
 {
-    if (!is_there(&m->right))
-        return dim(&m->left, 2);
-    return dim(&m->right, 2) * (is_there(&m->core) ? dim(&m->core, 2) : 1);
+    if (!step_has(&m->right))
+        return tensor_dim(&m->left, 2);
+    return tensor_dim(&m->right, 2) * (step_has(&m->core) ? tensor_dim(&m->core, 2) : 1);
 }
 
 static int take_whole(struct work *work, const struct compute_step *step,
@@ -286,13 +282,13 @@ static int take_whole(struct work *work, const struct compute_step *step,
     const struct shelf_key key =
         key_of(work->computation, step, m == &step->a ? PART_A : PART_B, 0);
     struct filling f = {.io = work->io, .matrix = m};
-    return shelf_take(&key, (size_t)(dim(&m->left, 1) * cols_of(m)), fill_whole, &f, ret);
+    return shelf_take(&key, (size_t)(tensor_dim(&m->left, 1) * cols_of(m)), fill_whole, &f, ret);
 }
 
 static int multiply_kronecker(struct work *work, const struct compute_step *step,
                               const struct patch *patch, double *to)
 {
-    const uint64_t n_rows = dim(&step->b.left, 1), n_cols = cols_of(&step->b);
+    const uint64_t n_rows = tensor_dim(&step->b.left, 1), n_cols = cols_of(&step->b);
     const uint64_t n_outer = cols_of(&step->a);
     const double *a = NULL, *b = NULL;
     int code = take_whole(work, step, &step->a, &a);

@@ -20,6 +20,11 @@ struct compute_matrix {
     struct wfs_tensor row_scale;  /* [rows]: multiplies rows of the product */
 };
 
+static inline bool step_has(const struct wfs_tensor *tensor)
+{
+    return tensor->stored.source != NULL;
+}
+
 enum compute_kind {
     COMPUTE_SCALE,     /* v * scale */
     COMPUTE_ADD,       /* v + scale * A */

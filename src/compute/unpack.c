@@ -12,20 +12,16 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "tensor/tensor.h"
 
 enum { MOST_CODES = 1 << 20 }; /* in one row at a time */
-
-static uint64_t dim(const struct wfs_tensor *tensor, uint32_t i)
-{
-    return i < tensor->shape.rank ? tensor->shape.dims[i] : 1;
-}
 
 /* Reads n words of a row, from number `first` on; 0 for those behind the last row. */
 static int read_words(const struct wfs_io *io, const struct packed *p, uint64_t row, uint64_t first,
                       size_t n, uint32_t *to)
 {
-    const uint64_t n_words = dim(&p->tensor, 1);
-    if (row >= dim(&p->tensor, 0)) {
+    const uint64_t n_words = tensor_dim(&p->tensor, 1);
+    if (row >= tensor_dim(&p->tensor, 0)) {
         memset(to, 0, n * sizeof(*to));
         return 0;
     }
@@ -48,7 +44,7 @@ static uint8_t code_of(const struct packed *p, uint32_t low, uint32_t high, unsi
 static int read_along_row(const struct wfs_io *io, const struct packed *p, uint64_t row,
                           uint64_t col, size_t n, uint8_t *to)
 {
-    const uint64_t n_words = dim(&p->tensor, 1), first = col * p->n_bits / 32;
+    const uint64_t n_words = tensor_dim(&p->tensor, 1), first = col * p->n_bits / 32;
     const uint64_t last = (((uint64_t)col + n) * p->n_bits + 31) / 32;
     autofree uint32_t *words = calloc((size_t)(last - first) + 1, sizeof(*words));
     if (words == NULL)
@@ -146,7 +142,7 @@ static const char *trouble_of_codes(const struct source *source, uint64_t offset
 /* Returns whether the tensor has all the codes. */
 static bool has_all(const struct packed *p, uint64_t n_codes)
 {
-    const uint64_t n_rows = dim(&p->tensor, 0), n_words = dim(&p->tensor, 1);
+    const uint64_t n_rows = tensor_dim(&p->tensor, 0), n_words = tensor_dim(&p->tensor, 1);
     uint64_t n_bits;
     switch (p->packing) {
     case PACKING_ROWS:

@@ -13,10 +13,23 @@
 /* Replaces borrowed dims by a copy in the arena. -ENOMEM. */
 int shape_own(struct wfs_shape *shape, struct arena *arena);
 
-/* Adds "[2, 3]". */
 /* Returns the first text of a list with that name, or NULL. */
 const struct wfs_text *text_find(const struct wfs_text *list, const char *name);
 
+/* 1 for a dimension that it does not have. */
+static inline uint64_t tensor_dim(const struct wfs_tensor *tensor, uint32_t i)
+{
+    return i < tensor->shape.rank ? tensor->shape.dims[i] : 1;
+}
+
+/* 0 when they are too many to count. */
+static inline uint64_t tensor_elems(const struct wfs_tensor *tensor)
+{
+    uint64_t n = 0;
+    return wfs_shape_count(&tensor->shape, &n) < 0 ? 0 : n;
+}
+
+/* Adds "[2, 3]". */
 void shape_print(struct strbuf *text, const struct wfs_shape *shape);
 
 /*

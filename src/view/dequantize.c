@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "compute/compute.h"
 #include "compute/unpack.h"
+#include "tensor/tensor.h"
 #include "view/pass.h"
 
 struct dequantizing {
@@ -37,17 +38,6 @@ struct weight {
     const struct wfs_tensor *used[8]; /* companions */
     size_t n_used;
 };
-
-static uint64_t dim(const struct wfs_tensor *tensor, uint32_t i)
-{
-    return i < tensor->shape.rank ? tensor->shape.dims[i] : 1;
-}
-
-static uint64_t n_elems(const struct wfs_tensor *tensor)
-{
-    uint64_t n = 0;
-    return wfs_shape_count(&tensor->shape, &n) < 0 ? 0 : n;
-}
 
 static bool is_float8(const struct wfs_tensor *tensor)
 {
@@ -178,7 +168,7 @@ static int powers(const struct weight *w, struct wfs_tensor *scales)
         return wfs_fail_memory(w->d->pass->err);
     compute_show(scales, made);
     scales->dtype = WFS_F64;
-    scales->n_bytes = n_elems(scales) * sizeof(double);
+    scales->n_bytes = tensor_elems(scales) * sizeof(double);
     return 0;
 }
 
@@ -220,11 +210,12 @@ static uint64_t find_block(uint64_t n, uint64_t n_blocks)
 static int find_grid(const struct weight *w, const struct wfs_tensor *scales, uint64_t n_rows,
                      uint64_t n_cols, struct grid *ret)
 {
-    const bool is_one = n_elems(scales) == 1;
-    const uint64_t rows = is_one ? 1 : dim(scales, 0), cols = is_one ? 1 : dim(scales, 1);
+    const bool is_one = tensor_elems(scales) == 1;
+    const uint64_t rows = is_one ? 1 : tensor_dim(scales, 0),
+                   cols = is_one ? 1 : tensor_dim(scales, 1);
     ret->n_block_rows = rows == n_rows ? 1 : find_block(n_rows, rows);
     ret->n_block_cols = cols == n_cols ? 1 : find_block(n_cols, cols);
-    if (ret->n_block_rows == 0 || ret->n_block_cols == 0 || rows * cols != n_elems(scales) ||
+    if (ret->n_block_rows == 0 || ret->n_block_cols == 0 || rows * cols != tensor_elems(scales) ||
         scales->shape.rank > 2)
         return 0;
     int code = as_matrix(w, scales, rows, cols, &ret->tensor);
@@ -292,7 +283,7 @@ static int read_scaled(struct weight *w)
     const struct wfs_tensor *codes = w->codes;
     struct grid grid, zero;
     struct wfs_tensor numbers = *codes;
-    uint64_t n_cols = dim(codes, 1);
+    uint64_t n_cols = tensor_dim(codes, 1);
     if (codes->shape.rank != 2 || (!is_float8(codes) && codes->dtype != WFS_I8))
         return 0;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names) && scales == NULL; i++)
@@ -300,26 +291,26 @@ static int read_scaled(struct weight *w)
     if (scales == NULL)
         return 0;
     /* Two values of E2M1 in a byte. */
-    const bool is_fp4 =
-        codes->dtype == WFS_I8 && scales->dtype == WFS_F8_E8M0 && dim(scales, 1) * 32 == n_cols * 2;
+    const bool is_fp4 = codes->dtype == WFS_I8 && scales->dtype == WFS_F8_E8M0 &&
+                        tensor_dim(scales, 1) * 32 == n_cols * 2;
     n_cols *= is_fp4 ? 2 : 1;
-    int code = find_grid(w, scales, dim(codes, 0), n_cols, &grid);
+    int code = find_grid(w, scales, tensor_dim(codes, 0), n_cols, &grid);
     if (code <= 0)
         return code;
     if (is_fp4)
-        code = unpack(w, codes, PACKING_LOW_FIRST, 4, dim(codes, 0), n_cols, &numbers);
+        code = unpack(w, codes, PACKING_LOW_FIRST, 4, tensor_dim(codes, 0), n_cols, &numbers);
     code = code <= 0 ? code : begin(w, &numbers);
     if (code == 0 && is_fp4)
         code = look_up_fp4(w);
     if (code == 0 && zeros != NULL) {
         zeros = take(w, "weight_zero_point");
-        if (find_grid(w, zeros, dim(codes, 0), n_cols, &zero) <= 0)
+        if (find_grid(w, zeros, tensor_dim(codes, 0), n_cols, &zero) <= 0)
             return fail(w, "its zero points do not fit");
         code = add_grid(w, &zero, COMPUTE_PLUS, -1, NULL);
     }
     code = code < 0 ? code : add_grid(w, &grid, COMPUTE_TIMES, 0, "times its scales");
     take_activations(w);
-    const uint64_t dims[] = {dim(codes, 0), n_cols};
+    const uint64_t dims[] = {tensor_dim(codes, 0), n_cols};
     return code < 0 ? code : finish(w, codes->key, dims, 2, false);
 }
 
@@ -331,10 +322,10 @@ static int read_scb(struct weight *w)
     const struct compute_step constant = {
         .kind = COMPUTE_SCALE, .scale = (double)7.874015718698502e-3F, .is_single = true};
     if (scales == NULL || w->codes->dtype != WFS_I8 || w->codes->shape.rank != 2 ||
-        n_elems(scales) != dim(w->codes, 0))
+        tensor_elems(scales) != tensor_dim(w->codes, 0))
         return 0;
     take(w, "weight_format");
-    int code = find_grid(w, scales, dim(w->codes, 0), dim(w->codes, 1), &grid);
+    int code = find_grid(w, scales, tensor_dim(w->codes, 0), tensor_dim(w->codes, 1), &grid);
     if (code <= 0)
         return code;
     code = begin(w, w->codes);
@@ -352,20 +343,21 @@ static int read_fp4(struct weight *w)
     const struct wfs_tensor *codes = w->codes;
     struct wfs_tensor numbers;
     struct grid grid;
-    const uint64_t n_rows = dim(codes, 0), n_cols = dim(codes, 1) * 2;
+    const uint64_t n_rows = tensor_dim(codes, 0), n_cols = tensor_dim(codes, 1) * 2;
     if (scales == NULL || codes->dtype != WFS_U8 || codes->shape.rank != 2 ||
-        dim(scales, 0) != n_rows || scales->shape.rank != 2)
+        tensor_dim(scales, 0) != n_rows || scales->shape.rank != 2)
         return 0;
     const bool has_both = divisor != NULL || factor != NULL;
-    if (has_both ? scales->dtype != WFS_F8_E4M3 || dim(scales, 1) * 16 != n_cols
+    if (has_both ? scales->dtype != WFS_F8_E4M3 || tensor_dim(scales, 1) * 16 != n_cols
                  : (scales->dtype != WFS_U8 && scales->dtype != WFS_F8_E8M0) ||
-                       dim(scales, 1) * 32 != n_cols)
+                       tensor_dim(scales, 1) * 32 != n_cols)
         return 0;
     int code = find_grid(w, scales, n_rows, n_cols, &grid);
     if (code > 0 && has_both) { /* the scales are scaled first */
         struct weight inner = *w;
         struct grid one;
-        code = find_grid(w, divisor != NULL ? divisor : factor, n_rows, dim(scales, 1), &one);
+        code =
+            find_grid(w, divisor != NULL ? divisor : factor, n_rows, tensor_dim(scales, 1), &one);
         code = code <= 0 ? code : begin(&inner, &grid.tensor);
         code = code < 0
                    ? code
@@ -374,7 +366,7 @@ static int read_fp4(struct weight *w)
             return code;
         compute_show(&grid.tensor, inner.made);
         grid.tensor.dtype = WFS_F64;
-        grid.tensor.n_bytes = n_elems(&grid.tensor) * sizeof(double);
+        grid.tensor.n_bytes = tensor_elems(&grid.tensor) * sizeof(double);
         code = 1;
     }
     code = code <= 0 ? code : unpack(w, codes, PACKING_LOW_FIRST, 4, n_rows, n_cols, &numbers);
@@ -398,23 +390,23 @@ static int read_packed(struct weight *w)
     uint64_t dims[2];
     unsigned n_bits = 0;
     if (scales == NULL || shape == NULL || codes->dtype != WFS_I32 || codes->shape.rank != 2 ||
-        shape->dtype != WFS_I64 || n_elems(shape) != 2)
+        shape->dtype != WFS_I64 || tensor_elems(shape) != 2)
         return 0;
     if (wfs_tensor_read(shape, 0, dims_said, sizeof(dims_said)) != (ssize_t)sizeof(dims_said))
         return fail(w, "its weight_shape cannot be read");
     for (size_t i = 0; i < 2; i++)
         dims[i] = load_le64(&dims_said[i]);
     for (unsigned n = 1; n <= 8 && dims[1] <= UINT64_MAX / 8; n++) {
-        if ((dims[1] * n + 31) / 32 == dim(codes, 1) && (n_bits == 0 || n == 4 || n == 8))
+        if ((dims[1] * n + 31) / 32 == tensor_dim(codes, 1) && (n_bits == 0 || n == 4 || n == 8))
             n_bits = n;
     }
-    if (n_bits == 0 || dims[0] != dim(codes, 0))
+    if (n_bits == 0 || dims[0] != tensor_dim(codes, 0))
         return 0;
     int code = find_grid(w, scales, dims[0], dims[1], &grid);
     code = code <= 0 ? code : unpack(w, codes, PACKING_ROWS, n_bits, dims[0], dims[1], &numbers);
     code = code <= 0 ? code : begin(w, &numbers);
     if (code == 0 && zeros != NULL) { /* both are shifted by the same */
-        code = unpack(w, zeros, PACKING_COLUMNS, n_bits, dims[0], dim(zeros, 1), &unpacked);
+        code = unpack(w, zeros, PACKING_COLUMNS, n_bits, dims[0], tensor_dim(zeros, 1), &unpacked);
         if (code == 0)
             return fail(w, "its zero points do not fit");
         zero.tensor = unpacked;
@@ -439,15 +431,15 @@ static int read_groups(struct weight *w)
     if (scales == NULL || zeros == NULL || codes->dtype != WFS_I32 || zeros->dtype != WFS_I32 ||
         codes->shape.rank != 2 || scales->shape.rank != 2 || zeros->shape.rank != 2)
         return 0;
-    const uint64_t n_groups = dim(scales, 0), n_out = dim(scales, 1);
-    const bool is_awq = dim(codes, 1) != n_out;
-    const uint64_t n_bits = n_out == 0 ? 0 : dim(zeros, 1) * 32 / n_out;
+    const uint64_t n_groups = tensor_dim(scales, 0), n_out = tensor_dim(scales, 1);
+    const bool is_awq = tensor_dim(codes, 1) != n_out;
+    const uint64_t n_bits = n_out == 0 ? 0 : tensor_dim(zeros, 1) * 32 / n_out;
     if (n_bits == 0 || n_bits > 8 || n_groups == 0 || (is_awq && n_bits != 4))
         return 0;
-    const uint64_t n_in = is_awq ? dim(codes, 0) : dim(codes, 0) * 32 / n_bits;
+    const uint64_t n_in = is_awq ? tensor_dim(codes, 0) : tensor_dim(codes, 0) * 32 / n_bits;
     struct compute_step grid = {
         .kind = COMPUTE_GRID, .n_block_rows = find_block(n_in, n_groups), .n_block_cols = 1};
-    if (order != NULL && n_elems(order) != n_in)
+    if (order != NULL && tensor_elems(order) != n_in)
         return 0;
     if (order != NULL)
         grid.vector = *order;
@@ -481,12 +473,13 @@ static int read_blocks(struct weight *w)
     const struct wfs_tensor *codes = w->codes, *scales = take(w, "_scales");
     struct wfs_tensor numbers;
     struct grid grid = {.n_block_rows = 1, .n_block_cols = 32};
-    if (scales == NULL || codes->dtype != WFS_U8 || codes->shape.rank != 4 || dim(codes, 3) != 16 ||
-        scales->shape.rank != 3 || memcmp(codes->shape.dims, scales->shape.dims, 24) != 0)
+    if (scales == NULL || codes->dtype != WFS_U8 || codes->shape.rank != 4 ||
+        tensor_dim(codes, 3) != 16 || scales->shape.rank != 3 ||
+        memcmp(codes->shape.dims, scales->shape.dims, 24) != 0)
         return 0;
-    const uint64_t dims[] = {dim(codes, 0), dim(codes, 1), dim(codes, 2) * 32};
+    const uint64_t dims[] = {tensor_dim(codes, 0), tensor_dim(codes, 1), tensor_dim(codes, 2) * 32};
     const uint64_t n_rows = dims[0] * dims[1];
-    int code = as_matrix(w, scales, n_rows, dim(codes, 2), &grid.tensor);
+    int code = as_matrix(w, scales, n_rows, tensor_dim(codes, 2), &grid.tensor);
     code = code < 0 ? code : powers(w, &grid.tensor);
     code = code < 0 ? code : unpack(w, codes, PACKING_LOW_FIRST, 4, n_rows, dims[2], &numbers);
     code = code <= 0 ? code : begin(w, &numbers);
@@ -555,16 +548,16 @@ static int read_bnb(struct weight *w)
     if (code < 0)
         return code;
     if (!checked_mul(state.dims[0], state.dims[1], &n) ||
-        n_elems(absmax) != n / state.n_block + (n % state.n_block != 0))
+        tensor_elems(absmax) != n / state.n_block + (n % state.n_block != 0))
         return fail(w, "its absmax does not fit");
     grid.n_block_cols = state.n_block;
-    code = as_matrix(w, absmax, 1, n_elems(absmax), &grid.tensor);
+    code = as_matrix(w, absmax, 1, tensor_elems(absmax), &grid.tensor);
     if (code == 0 && nested != NULL && nested_map != NULL && state.n_nested > 0) {
         struct weight inner = *w;
         struct grid outer = {.n_block_rows = 1, .n_block_cols = state.n_nested};
         const struct compute_step offset = {
             .kind = COMPUTE_SHIFT, .scale = (double)(float)state.offset, .is_single = true};
-        code = as_matrix(w, nested, 1, n_elems(nested), &outer.tensor);
+        code = as_matrix(w, nested, 1, tensor_elems(nested), &outer.tensor);
         code = code < 0 ? code : begin(&inner, &grid.tensor);
         code = code < 0 ? code : look_up(&inner, nested_map);
         code = code < 0 ? code : add_grid(&inner, &outer, COMPUTE_TIMES, 0, NULL);
@@ -573,7 +566,7 @@ static int read_bnb(struct weight *w)
             return code;
         compute_show(&grid.tensor, inner.made);
         grid.tensor.dtype = WFS_F64;
-        grid.tensor.n_bytes = n_elems(&grid.tensor) * sizeof(double);
+        grid.tensor.n_bytes = tensor_elems(&grid.tensor) * sizeof(double);
     }
     code = code < 0 ? code : unpack(w, w->codes, PACKING_HIGH_FIRST, 4, 1, n, &numbers);
     if (code <= 0)

@@ -37,18 +37,11 @@ static bool has_product(const struct module *module)
 }
 
 /* Returns whether the module is meant by a name of target_modules. */
-static bool is_target(const struct module *module, const char *target)
-{
-    const size_t n = strlen(module->name), n_target = strlen(target);
-    return n >= n_target && strcmp(module->name + n - n_target, target) == 0 &&
-           (n == n_target || module->name[n - n_target - 1] == '.');
-}
-
 static bool has_target(const json_t *targets, const struct module *module)
 {
     for (size_t i = 0; i < json_array_size(targets); i++) {
         const char *target = json_string_value(json_array_get(targets, i));
-        if (target != NULL && is_target(module, target))
+        if (target != NULL && module_is_named(module, target))
             return true;
     }
     return false;
@@ -57,7 +50,7 @@ static bool has_target(const json_t *targets, const struct module *module)
 static bool is_found(const struct adapter *a, const char *target)
 {
     for (size_t i = 0; i < a->n_modules; i++) {
-        if (is_target(&a->modules[i], target))
+        if (module_is_named(&a->modules[i], target))
             return true;
     }
     return false;

@@ -127,29 +127,25 @@ bool term_find_bias(struct term *t)
     return true;
 }
 
-static int is_feedforward(const struct term *t, bool *ret)
+static bool is_feedforward(const struct term *t)
 {
     const json_t *list = json_object_get(t->adapter->config.json, "feedforward_modules");
-    *ret = false;
-    for (size_t i = 0; i < json_array_size(list) && !*ret; i++) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
-        *ret =
-            name != NULL && (strcmp(t->module->name, name) == 0 ||
-                             (term_has_suffix(t->module->name, name) &&
-                              t->module->name[strlen(t->module->name) - strlen(name) - 1] == '.'));
+        if (name != NULL && module_is_named(t->module, name))
+            return true;
     }
-    return 0;
+    return false;
 }
 
 int term_add_ia3(struct term *t)
 {
     const struct wfs_tensor *vector = term_leaf(t, LEAF_IA3);
-    bool is_inner;
+    const bool is_inner = is_feedforward(t);
     if (t->adapter->request->weight != 1)
         return adapter_fail(t->adapter, EINVAL, vector->key,
                             "is a factor of IA3: it has no weight but 1");
-    int code = is_feedforward(t, &is_inner);
-    code = code < 0 ? code : multiply_vector(t, vector, is_inner != t->adapter->config.is_fan_in);
+    const int code = multiply_vector(t, vector, is_inner != t->adapter->config.is_fan_in);
     if (code < 0 || is_inner || !term_find_bias(t))
         return code;
     return multiply_vector(t, vector, true);
@@ -235,9 +231,7 @@ int term_add_tokens(struct term *t)
         const json_t *found = NULL;
         json_object_foreach((json_t *)(uintptr_t)list, name, value)
         {
-            if (strcmp(t->module->name, name) == 0 ||
-                (term_has_suffix(t->module->name, name) &&
-                 t->module->name[strlen(t->module->name) - strlen(name) - 1] == '.'))
+            if (module_is_named(t->module, name))
                 found = found == NULL ? value : found;
         }
         list = found;

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
 /* ---- products of two factors ---- */
 
 /* A and B as the rows and columns of the base: left is B, right is A, or both transposed. */
@@ -195,6 +197,16 @@ int term_add_experts(struct term *t)
     return code < 0 ? code : term_add_step(t, term_formula(t, "B A of each expert"));
 }
 
+static bool has_suffix_of_embedding(const char *name)
+{
+    static const char *const ends[] = {"embed", "wte", "embed_tokens"};
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        if (strcmp(name, ends[i]) == 0 || text_ends(name, ends[i]))
+            return true;
+    }
+    return false;
+}
+
 /* Factors of MLX: [in, rank] and [rank, out], or those of an embedding, or of experts. */
 int term_add_mlx(struct term *t)
 {
@@ -227,10 +239,7 @@ int term_add_mlx(struct term *t)
     const bool is_embedding = n_first == tensor_dim(base, 0) && n_last == tensor_dim(base, 1);
     if ((!is_linear && !is_embedding) || tensor_below(a) != n_rank || base->shape.rank != 2)
         return term_fail_shape(t, is_linear || is_embedding ? b : a, "");
-    const bool is_direct =
-        !is_linear || (is_embedding && (term_has_suffix(t->module->name, "embed") ||
-                                        term_has_suffix(t->module->name, "wte") ||
-                                        term_has_suffix(t->module->name, "embed_tokens")));
+    const bool is_direct = !is_linear || (is_embedding && has_suffix_of_embedding(t->module->name));
     const struct axis_of a_first = {n_first, n_rank}, a_rank = {n_rank, 1},
                          b_rank = {n_rank, n_last}, b_last = {n_last, 1};
     code = is_direct ? term_view_matrix(t, a, a_first, a_rank, &m->left)

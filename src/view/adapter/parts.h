@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 #include "catalog/catalog.h"
 #include "view/adapter/adapter_base.h"
@@ -64,6 +65,14 @@ struct module {
     const struct wfs_tensor *leaves[N_LEAVES]; /* NULL: it has none */
     uint64_t used;                             /* leaves that were looked at, as bits */
 };
+
+/* Returns whether the name, or the end of it after a dot, is this one. */
+static inline bool module_is_named(const struct module *module, const char *name)
+{
+    const size_t n = strlen(module->name), n_end = strlen(name);
+    return n >= n_end && strcmp(module->name + n - n_end, name) == 0 &&
+           (n == n_end || module->name[n - n_end - 1] == '.');
+}
 
 struct pattern {
     const char *key; /* of the json */

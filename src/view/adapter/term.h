@@ -6,9 +6,8 @@
 #ifndef WFS_ADAPTER_TERM_H
 #define WFS_ADAPTER_TERM_H
 
-#include <string.h>
-
 #include "compute/compute.h"
+#include "tensor/tensor.h"
 #include "view/adapter/parts.h"
 
 struct term {
@@ -33,29 +32,11 @@ static inline const struct wfs_tensor *term_leaf(const struct term *t, enum leaf
     return t->module->leaves[leaf];
 }
 
-/* 1 for a dimension that it does not have. */
-static inline uint64_t tensor_dim(const struct wfs_tensor *tensor, uint32_t i)
-{
-    return i < tensor->shape.rank ? tensor->shape.dims[i] : 1;
-}
-
-static inline uint64_t tensor_elems(const struct wfs_tensor *tensor)
-{
-    uint64_t n = 0;
-    return wfs_shape_count(&tensor->shape, &n) < 0 ? 0 : n;
-}
-
 /* Elements of one index of the first dimension. */
 static inline uint64_t tensor_below(const struct wfs_tensor *tensor)
 {
     const uint64_t first = tensor_dim(tensor, 0);
     return first == 0 ? 0 : tensor_elems(tensor) / first;
-}
-
-static inline bool term_has_suffix(const char *text, const char *end)
-{
-    const size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
 /* Reports that a factor does not fit, or that there is none of a kind. */
