@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the targets of formats without values share: loading with one loader, and texts for people.
+ * What the targets of formats share: loading with one loader, values, and texts for people.
  */
 #ifndef WFS_FUZZ_FORMAT_H
 #define WFS_FUZZ_FORMAT_H
+
+#include <weightfs/value.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -54,6 +56,18 @@ static inline struct wfs_catalog *load_as(const struct wfs_format *format, const
     check_text(err.text);
     wfs_catalog_free(catalog);
     return NULL;
+}
+
+/* All values can be written as JSON. */
+static inline void read_values(const struct wfs_catalog *catalog)
+{
+    for (size_t i = 0; i < wfs_catalog_n_values(catalog); i++) {
+        char *text = NULL;
+        size_t n_bytes;
+        demand(wfs_catalog_value_text(catalog, i, &text, &n_bytes) == 0);
+        demand(utf8_valid(text, n_bytes) == n_bytes);
+        free(text);
+    }
 }
 
 static inline void check_findings(const struct wfs_catalog *catalog)

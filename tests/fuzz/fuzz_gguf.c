@@ -6,8 +6,6 @@
  */
 #include "format.h"
 
-#include <weightfs/value.h>
-
 static void read_tensors(const struct wfs_catalog *catalog)
 {
     char buf[4096];
@@ -38,17 +36,6 @@ static void read_numbers(const struct wfs_catalog *catalog)
             demand(memcmp(piece, buf + at, n_piece) == 0);
         }
         wfs_numbers_done(&numbers);
-    }
-}
-
-static void read_values(const struct wfs_catalog *catalog)
-{
-    for (size_t i = 0; i < wfs_catalog_n_values(catalog); i++) {
-        char *text = NULL;
-        size_t n_bytes;
-        demand(wfs_catalog_value_text(catalog, i, &text, &n_bytes) == 0);
-        demand(utf8_valid(text, n_bytes) == n_bytes);
-        free(text);
     }
 }
 

@@ -6,8 +6,6 @@
  */
 #include "format.h"
 
-#include <weightfs/value.h>
-
 enum { N_READ = 4096, N_OUT = 1 << 20 };
 
 /* What is read is the same in pieces of any size. */
@@ -25,17 +23,6 @@ static void read_tensors(const struct wfs_catalog *catalog)
             demand(wfs_tensor_read(tensor, at, again + at, n_piece) == (ssize_t)n_piece);
         }
         demand(n_read <= 0 || memcmp(buf, again, n) == 0);
-    }
-}
-
-static void read_values(const struct wfs_catalog *catalog)
-{
-    for (size_t i = 0; i < wfs_catalog_n_values(catalog); i++) {
-        char *text = NULL;
-        size_t n_bytes;
-        demand(wfs_catalog_value_text(catalog, i, &text, &n_bytes) == 0);
-        demand(utf8_valid(text, n_bytes) == n_bytes);
-        free(text);
     }
 }
 

@@ -153,7 +153,8 @@ static int take_dtype(struct gguf_load *load, const struct wfs_quoted *key,
                               "tensor '%s' has type %" PRIu64 ", %s, which was removed from GGUF",
                               key->text, number, removed);
     tensor->dtype = (uint8_t)dtype;
-    tensor->stored.is_big_endian = load->is_big;
+    /* Blocks of MXFP4 and NVFP4 are bytes, which have no order. */
+    tensor->stored.is_big_endian = load->is_big && dtype != WFS_MXFP4 && dtype != WFS_NVFP4;
     code = wfs_shape_bytes(&tensor->shape, dtype, &tensor->n_bytes);
     if (code == -EDOM)
         return wfs_fail(
@@ -165,7 +166,7 @@ static int take_dtype(struct gguf_load *load, const struct wfs_quoted *key,
             wfs_dtype_name(dtype), wfs_dtype_block(dtype).n_elems);
     if (code < 0)
         return wfs_fail(load->err, EBADMSG, "tensor '%s' has more than 2^63-1 bytes", key->text);
-    if (load->is_big && (wfs_dtype_has_blocks(dtype) || dtype == WFS_BF16))
+    if (tensor->stored.is_big_endian && (wfs_dtype_has_blocks(dtype) || dtype == WFS_BF16))
         tally_note(&load->tally, &load->catalog->arena, WFS_MEDIUM, GGUF_BYTE_ORDER,
                    "the file is big-endian, and does not state whether the %s of tensor '%s' is, "
                    "too",

@@ -319,6 +319,18 @@ def test_what_llama_cpp_does_not_read_is_not_written(name, message, folder):
     assert found.code != 0 and message in found.error and not (folder / 'out.gguf').exists()
 
 
+def test_blocks_of_a_big_endian_file_are_known_where_they_are_bytes(folder):
+    path = folder / 'x.gguf'
+    blocks = bytes([127, *range(16), 130, *range(16, 32)])
+    path.write_bytes(gguf.Writer(big=True).file(tensors=[('w', 'MXFP4', [2, 32], blocks)]))
+    twice = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]
+    expected = [twice[j] / 2 for j in range(16)] + [0] * 16 + [twice[j] * 4 for j in range(16)] + [4] * 16
+    assert weightfs('cat', '--cast', 'F32', path, 'w').raw == struct.pack('<64f', *expected)
+    assert weightfs('check', path).stdout == ''
+    weightfs('convert', path, folder / 'out.gguf')
+    assert (folder / 'out.gguf').read_bytes() == gguf.Writer().file(tensors=[('w', 'MXFP4', [2, 32], blocks)])
+
+
 def test_an_edited_value_keeps_its_type(blocks, folder):
     weightfs('edit', '--set-metadata', 'a.n=9', '--set-metadata', 'a.name=other', '--set-value', 'a.f=2', '--set-value', 'new=[1, -2]',
              '--set-metadata', 'text=5', blocks, folder / 'out.gguf')
