@@ -111,7 +111,8 @@ static size_t put_segment(const struct numbering *n, const char *key, size_t sta
     return n_segment;
 }
 
-static void renumber(const struct pass *pass, const struct numbering *n, struct item *item)
+/* Returns whether the item has another key then. */
+static bool renumber(const struct pass *pass, const struct numbering *n, struct item *item)
 {
     const char *key = item->tensor.key;
     /* A segment of one digit at least becomes one of 20 at most. */
@@ -119,7 +120,7 @@ static void renumber(const struct pass *pass, const struct numbering *n, struct 
     size_t n_text = 0;
     if (text == NULL) {
         pass->report->has_failed = true;
-        return;
+        return false;
     }
     for (size_t start = 0;;) {
         const size_t n_segment = strcspn(key + start, ".");
@@ -130,8 +131,20 @@ static void renumber(const struct pass *pass, const struct numbering *n, struct 
         start += n_segment + 1;
     }
     text[n_text] = '\0';
-    if (strcmp(text, key) != 0)
-        pass_rename(pass, item, arena_copy(&pass->catalog->arena, text, n_text), "contiguous");
+    if (strcmp(text, key) == 0)
+        return false;
+    pass_rename(pass, item, arena_copy(&pass->catalog->arena, text, n_text), "contiguous");
+    return item->tensor.key != key;
+}
+
+/* Says what nobody asked for by name, also under `strict`: the rule is certain. */
+static void tell_renumbered(const struct pass *pass, const struct item *first, const char *key,
+                            size_t n)
+{
+    char text[WFS_ERROR_TEXT_MAX];
+    snprintf(text, sizeof(text), "is '%s' for burn, which numbers lists without gaps%s",
+             wfs_quote(first->tensor.key).text, pass_more(n).text);
+    report_add_line(pass->report, REPORT_NOTICES, &(struct report_line){{key, text}, true});
 }
 
 static bool is_on(const struct pass *pass)
@@ -158,9 +171,18 @@ int pass_contiguous(struct pass *pass)
     code = code < 0 ? code : find_exceptions(pass, &numbering);
     if (code < 0)
         return code;
+    const struct item *first = NULL;
+    const char *key_of_first = NULL;
+    size_t n_renumbered = 0;
     for_items(item, pass)
     {
-        renumber(pass, &numbering, item);
+        const char *key = item->tensor.key;
+        if (renumber(pass, &numbering, item) && n_renumbered++ == 0) {
+            first = item;
+            key_of_first = key;
+        }
     }
+    if (n_renumbered > 0 && pass->view->contiguous == CONTIGUOUS_AUTO)
+        tell_renumbered(pass, first, key_of_first, n_renumbered);
     return 0;
 }

@@ -44,7 +44,7 @@ def written(folder, keys):
 
 def renumbered(path, *options):
     """new key of each old one"""
-    listed = json.loads(weightfs('ls', '--json', '--long', *options, path).stdout)['tensors']
+    listed = json.loads(weightfs('ls', '--json', '--long', *options, path, has_notices=True).stdout)['tensors']
     return {tensor.get('source_key') or tensor['key']: tensor['key'] for tensor in listed}
 
 
@@ -88,6 +88,14 @@ def test_when_it_is_on_by_itself(tmp_path, name, options, wanted):
         st.write(path, {'l.2.conv': ('F32', [2, 2], bytes(16))})
     key, = renumbered(path, *options).values()
     assert key == 'l.%s.conv' % wanted
+
+
+@pytest.mark.parametrize('options, is_told', [(['--to=burn'], True), (['--to=burn', '--strict', '--class=^fc:Embedding'], True), (['--to=burn', '--contiguous=on'], False), (['--to=burn', '--contiguous=off'], False)])
+def test_numbers_that_change_unasked_are_told(tmp_path, options, is_told):
+    path = tmp_path / 'in.pth'
+    path.write_bytes(pth.checkpoint(pth.dictionary(**{'fc.%d.weight' % i: pth.tensor() for i in (0, 2, 5)})))
+    done = weightfs('convert', *options, path, tmp_path / 'out.bpk', has_notices=True)
+    assert ("fc.2.weight: is 'fc.1.weight' for burn, which numbers lists without gaps (and 1 more)" in done.stderr) == is_told, done.stderr
 
 
 def test_a_conversion_writes_the_new_numbers(tmp_path):
