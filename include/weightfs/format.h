@@ -17,6 +17,7 @@ struct wfs_load_options {
     bool force;       /* read what can be read of a damaged file */
     bool escapes_nul; /* show keys with a NUL escaped */
     bool shards;      /* a path to one shard stands for the whole checkpoint */
+    bool ranks;       /* a directory with a file for each rank stands for that of rank 0 */
     bool has_epoch;   /* of a training run; false: the newest one */
     uint64_t epoch;
     struct wfs_remote *remote; /* what fetches URLs; NULL: they are refused */

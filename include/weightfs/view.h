@@ -73,6 +73,9 @@ char *wfs_view_pair(const char *first, const char *second);
 /* Returns true if applying it would change nothing. */
 bool wfs_view_is_empty(const struct wfs_view *view);
 
+/* Returns true if the source is one of the ranks that it reads as one. */
+bool wfs_view_joins(const struct wfs_view *view);
+
 /* Returns the path, as typed, of the i-th of the other checkpoints that rules need: the one that
  * `like` names, and overlays; NULL after the last. */
 const char *wfs_view_other(const struct wfs_view *view, size_t i);

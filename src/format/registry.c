@@ -279,6 +279,7 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
         context.force = options->force;
         context.escapes_nul = options->escapes_nul;
         context.shards = options->shards;
+        context.ranks = options->ranks;
         context.has_epoch = options->has_epoch;
         context.epoch = options->epoch;
         context.remote = options->remote;

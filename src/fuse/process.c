@@ -167,6 +167,15 @@ static int connect_remote(const struct mount_options *options, struct target *ta
     return exit_code == EXIT_DONE ? 0 : log_failure((int)exit_code, "%s", err.text);
 }
 
+/* Allows the ranks beside the source: files in its directory, or in those beside that. */
+static void allow_ranks(struct sandbox *sandbox, const char *path)
+{
+    const char *mark = strstr(path, "/mp_rank_");
+    autofree char *above =
+        mark == NULL || mark == path ? NULL : strndup(path, (size_t)(mark - path));
+    sandbox_allow_source(sandbox, above == NULL ? path : above, true);
+}
+
 int process_confine(const struct mount_options *options, struct target *target,
                     const struct wfs_view *view, enum sandbox_state *ret)
 {
@@ -178,6 +187,8 @@ int process_confine(const struct mount_options *options, struct target *target,
     const bool has_siblings = options->settings.load.shards;
     const char *other;
     sandbox_allow_source(&sandbox, target->source.opened, has_siblings);
+    if (wfs_view_joins(view))
+        allow_ranks(&sandbox, target->source.opened);
     for (size_t i = 0; (other = wfs_view_other(view, i)) != NULL; i++)
         sandbox_allow_source(&sandbox, other, has_siblings);
     if (target->path != NULL) {

@@ -257,8 +257,10 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
                                struct wfs_report **report, struct checkpoint_failure *failure)
 {
     auto_report struct wfs_report *own = NULL;
+    struct checkpoint_options of_source = *options;
+    of_source.load.ranks = wfs_view_joins(view);
     *failure = (struct checkpoint_failure){0};
-    const enum exit_code exit_code = load(source, options, out, &failure->err);
+    const enum exit_code exit_code = load(source, &of_source, out, &failure->err);
     if (exit_code != EXIT_DONE || (report == NULL && wfs_view_is_empty(view)))
         return exit_code;
     struct others others = {options, failure, EXIT_DONE};

@@ -85,6 +85,10 @@ int pass_filter_value(const struct pass *pass, const char *name);
 /* Returns the tensor that this one is an attribute of; NULL: none. */
 const struct item *pass_base(const struct pass *pass, const struct item *item);
 
+/* Reads the ranks of model parallelism beside the source, and joins their tensors to its own.
+ * -EINVAL for those that do not fit, or what the loader returned. */
+int ranks_join(struct pass *pass, const struct wfs_view_loader *loader);
+
 /*
  * Replaces tensors of the catalog by those of an overlay that have the same key, and adds the
  * others at the end. over belongs to the catalog afterwards, or is freed on failure. -EINVAL if the

@@ -152,17 +152,17 @@ static int run(struct pass *pass)
 static int load_others(struct pass *pass, const struct wfs_view_loader *loader)
 {
     const struct wfs_view *view = pass->view;
-    int code = 0;
+    int code = ranks_join(pass, loader);
     for_rules(rule, view, RULE_OVERLAY)
     {
         struct wfs_catalog *over = NULL;
-        code = loader->load(loader->ctx, rule->argument, &over, pass->err);
+        code = code < 0 ? code : loader->load(loader->ctx, rule->argument, &over, pass->err);
         if (code == 0)
             code = overlay_lay(rule, pass->catalog, over, pass->report, pass->err);
         if (code < 0)
             return code;
     }
-    code = dequantize_apply(pass);
+    code = code < 0 ? code : dequantize_apply(pass);
     code = code < 0 ? code : arithmetic_apply(pass, loader);
     if (code < 0)
         return code;

@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,19 +112,33 @@ enum form {
 };
 
 static const enum form forms[] = {
-    [RULE_OVERLAY] = FORM_PAIR_OR_TEXT, [RULE_DEQUANTIZE] = FORM_REGEX,
-    [RULE_AVERAGE] = FORM_PAIR_OR_TEXT, [RULE_WEIGHT] = FORM_PAIR_OR_TEXT,
-    [RULE_ADD] = FORM_PAIR_OR_TEXT,     [RULE_MINUS] = FORM_PAIR_OR_TEXT,
-    [RULE_TASK] = FORM_PAIR_OR_TEXT,    [RULE_SLERP] = FORM_PAIR_OR_TEXT,
-    [RULE_LORA] = FORM_PAIR_OR_TEXT,    [RULE_LORA_REMAP] = FORM_SUBSTITUTION,
-    [RULE_TOP_LEVEL_KEY] = FORM_TEXT,   [RULE_RENAME] = FORM_NAMES,
-    [RULE_REMAP] = FORM_SUBSTITUTION,   [RULE_CONTIGUOUS_EXCEPT] = FORM_REGEX,
-    [RULE_INCLUDE] = FORM_REGEX,        [RULE_KEY] = FORM_TEXT,
-    [RULE_EXCLUDE] = FORM_REGEX,        [RULE_WHERE] = FORM_CONDITION,
-    [RULE_DROP_VARIANTS] = FORM_TEXT,   [RULE_CLASS] = FORM_PAIR,
-    [RULE_TRANSPOSE] = FORM_REGEX,      [RULE_PERMUTE] = FORM_PAIR,
-    [RULE_SPLIT] = FORM_PAIR,           [RULE_SLICE] = FORM_PAIR,
-    [RULE_CAST] = FORM_PAIR_OR_TEXT,    [RULE_KEEP] = FORM_REGEX,
+    [RULE_JOIN] = FORM_PAIR_OR_TEXT,
+    [RULE_OVERLAY] = FORM_PAIR_OR_TEXT,
+    [RULE_DEQUANTIZE] = FORM_REGEX,
+    [RULE_AVERAGE] = FORM_PAIR_OR_TEXT,
+    [RULE_WEIGHT] = FORM_PAIR_OR_TEXT,
+    [RULE_ADD] = FORM_PAIR_OR_TEXT,
+    [RULE_MINUS] = FORM_PAIR_OR_TEXT,
+    [RULE_TASK] = FORM_PAIR_OR_TEXT,
+    [RULE_SLERP] = FORM_PAIR_OR_TEXT,
+    [RULE_LORA] = FORM_PAIR_OR_TEXT,
+    [RULE_LORA_REMAP] = FORM_SUBSTITUTION,
+    [RULE_TOP_LEVEL_KEY] = FORM_TEXT,
+    [RULE_RENAME] = FORM_NAMES,
+    [RULE_REMAP] = FORM_SUBSTITUTION,
+    [RULE_CONTIGUOUS_EXCEPT] = FORM_REGEX,
+    [RULE_INCLUDE] = FORM_REGEX,
+    [RULE_KEY] = FORM_TEXT,
+    [RULE_EXCLUDE] = FORM_REGEX,
+    [RULE_WHERE] = FORM_CONDITION,
+    [RULE_DROP_VARIANTS] = FORM_TEXT,
+    [RULE_CLASS] = FORM_PAIR,
+    [RULE_TRANSPOSE] = FORM_REGEX,
+    [RULE_PERMUTE] = FORM_PAIR,
+    [RULE_SPLIT] = FORM_PAIR,
+    [RULE_SLICE] = FORM_PAIR,
+    [RULE_CAST] = FORM_PAIR_OR_TEXT,
+    [RULE_KEEP] = FORM_REGEX,
 };
 
 void rule_free(struct rule *rule)
@@ -259,9 +274,37 @@ static int read_parts(struct rule *rule, struct wfs_error *err)
     return code;
 }
 
+/* "llama", "copy", "first", "1", or "0/2". */
+static int read_join(struct rule *rule, struct wfs_error *err)
+{
+    static const char *const words[] = {"llama", "copy", "first"};
+    struct rule_join *join = &rule->join;
+    for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (strcmp(rule->argument, words[i]) == 0 && (i > 0 || rule->regex == NULL)) {
+            join->way = (enum join_way)i;
+            return 0;
+        }
+    }
+    char end;
+    const int n =
+        sscanf(rule->argument, "%2" SCNu32 "/%4" SCNu32 "%c", &join->dim, &join->n_pieces, &end);
+    if (!isdigit((unsigned char)rule->argument[0]) || n > 2 ||
+        (n == 1 && rule->argument[strspn(rule->argument, "0123456789")] != '\0') ||
+        (n == 2 && join->n_pieces == 0))
+        return wfs_fail(err, EINVAL,
+                        "'%s' is not a dimension (0, 1, or 0/2 for parts of two pieces), `copy`, "
+                        "`first`, or `llama` alone",
+                        wfs_quote(rule->argument).text);
+    join->way = JOIN_DIM;
+    join->n_pieces = n == 1 ? 1 : join->n_pieces;
+    return 0;
+}
+
 static int read_argument(struct rule *rule, struct wfs_error *err)
 {
     switch (rule->kind) {
+    case RULE_JOIN:
+        return read_join(rule, err);
     case RULE_REMAP:
     case RULE_LORA_REMAP:
         return replace_backslashes(rule, err);

@@ -14,6 +14,7 @@
 #include "view/regex/regex.h"
 
 enum rule_kind {
+    RULE_JOIN,
     RULE_OVERLAY,
     RULE_DEQUANTIZE,
     RULE_AVERAGE,
@@ -63,7 +64,11 @@ struct rule {
     uint32_t order[RULE_MAX_PARTS]; /* of a permutation; of a split, the size of each part */
     uint32_t n_order;               /* of a split: all sizes together */
     enum wfs_dtype dtype;           /* of a RULE_CAST */
-    enum class class_;              /* of a RULE_CLASS */
+    struct rule_join {
+        enum join_way { JOIN_PRESET, JOIN_COPY, JOIN_FIRST, JOIN_DIM } way;
+        uint32_t dim, n_pieces; /* each part has as many, which alternate with those of others */
+    } join;                     /* of a RULE_JOIN */
+    enum class class_;          /* of a RULE_CLASS */
     struct wfs_condition *condition;
 };
 

@@ -201,6 +201,8 @@ static int set(struct wfs_view *view, const struct option *option, const char *v
 }
 
 static const struct option options[] = {
+    {{"join", "[REGEX:]DIM", "read ranks of model parallelism as one; llama: of Meta's"},
+     .rule = RULE_JOIN},
     {{"overlay", "[REGEX:]FILE", "add or replace tensors with those of FILE"},
      .rule = RULE_OVERLAY},
     {{"dequantize", "[REGEX]", "show codes with scales beside them as BF16"},
@@ -333,6 +335,11 @@ int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err)
     if (code == -ENOMEM)
         return wfs_fail_memory(err);
     return code < 0 ? wfs_fail(err, inner.code, "%s: %s", option->public.name, inner.text) : 1;
+}
+
+bool wfs_view_joins(const struct wfs_view *view)
+{
+    return rule_next(view->rules, RULE_JOIN) != NULL;
 }
 
 bool wfs_view_is_empty(const struct wfs_view *view)

@@ -58,6 +58,10 @@ int folder_layout_find(const char *folder, const struct folder_names *names, boo
 /* Returns the i-th of the names of files that it takes, in their order; NULL: there are no more. */
 const char *folder_layout_file(size_t i);
 
+/* Returns the path, in a folder that ends with a slash, of the file of rank 0 where programs write
+ * one for each rank; NULL: there is none. */
+const char *folder_first_rank(const char *folder);
+
 /*
  * Adds the folders, each with a slash, below one that have a checkpoint, n_depth folders deep at
  * most: not what is below one that has. -ENOMEM.

@@ -74,6 +74,10 @@ static const struct known known_first[] = {
     {"*mp_rank_*_model_states.pt", NULL, DEEPSPEED ": ", "*mp_rank_*_model_states.pt"},
     {"zero_to_fp32.py", NULL, DEEPSPEED "below it", NULL},
     {"latest", "*/*mp_rank_*_model_states.pt", DEEPSPEED "below it", NULL},
+    {"consolidated.01.pth", "consolidated.00.pth",
+     "has a file for each rank of model parallelism: join=llama reads them as one; or name one of "
+     "these files: ",
+     "consolidated.[0-9]*.pth"},
     {"common.pt", "*/.zarray", "is a zarr checkpoint of Megatron-core" UNREAD, NULL},
 };
 
@@ -88,8 +92,9 @@ static const struct known known_last[] = {
     {"latest_checkpointed_iteration.txt", "iter_*",
      "is a folder of Megatron-LM checkpoints: name the directory of one iteration: ", "iter_*"},
     {"mp_rank_[0-9]*", NULL,
-     "is a checkpoint of old Megatron-LM, in a directory for each rank: name the file of one rank, "
-     "model_optim_rng.pt in one of: ",
+     "is a checkpoint of old Megatron-LM, in a directory for each rank: options join=REGEX:DIM "
+     "read "
+     "them as one, or name the file of one rank, model_optim_rng.pt in one of: ",
      "mp_rank_[0-9]*"},
     {"weights", "weights/.metadata",
      "is a checkpoint of NeMo or the like: name the directory weights in it", NULL},
@@ -123,6 +128,29 @@ const char *folder_layout_file(size_t i)
         if (known->what == NULL && i-- == 0)
             return known->mark;
     }
+    return NULL;
+}
+
+/* Returns whether the folder, whose path ends with a slash, has a file of that name: a mount does
+ * not list its own. -ENOMEM. */
+static int has_name(const char *folder, const char *name)
+{
+    autofree char *path = NULL;
+    if (asprintf(&path, "%s%s", folder, name) < 0) {
+        path = NULL;
+        return -ENOMEM;
+    }
+    return access(path, F_OK) == 0;
+}
+
+const char *folder_first_rank(const char *folder)
+{
+    static const char *const names[] = {"consolidated.00.pth", "consolidated.00.pt",
+                                        "mp_rank_00/model_optim_rng.pt",
+                                        "mp_rank_00_model_states.pt"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (has_name(folder, names[i]) > 0)
+            return names[i];
     return NULL;
 }
 
@@ -178,18 +206,6 @@ static int add_matches(const struct folder_names *names, const char *pattern,
         if (fnmatch(pattern, names->names[i], FNM_PERIOD) == 0)
             code = folder_names_add(ret, names->names[i]);
     return code;
-}
-
-/* Returns whether the folder, whose path ends with a slash, has a file of that name: a mount does
- * not list its own. -ENOMEM. */
-static int has_name(const char *folder, const char *name)
-{
-    autofree char *path = NULL;
-    if (asprintf(&path, "%s%s", folder, name) < 0) {
-        path = NULL;
-        return -ENOMEM;
-    }
-    return access(path, F_OK) == 0;
 }
 
 /* Returns whether a name matches a mark: 1, 0. -ENOMEM. Recursion ends with the mark. */

@@ -23,6 +23,7 @@ struct load_context {
     bool force;
     bool escapes_nul; /* keys with a NUL are shown escaped, whatever force is */
     bool shards;      /* one shard stands for all */
+    bool ranks;       /* a directory stands for the file of rank 0 in it */
     bool has_epoch;   /* of a training run; false: the newest one */
     uint64_t epoch;
 };

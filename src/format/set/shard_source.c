@@ -442,10 +442,13 @@ static int load_folder(const char *folder, const char *like, const struct load_c
     cleanup(folder_names_done) struct folder_names names = {0};
     auto_catalog struct wfs_catalog *catalog = NULL;
     char path[PATH_BYTES];
-    uint64_t n_wanted;
-    int code = shard_names_find(&names, &n_wanted, context->table, folder, like, err);
+    uint64_t n_wanted = 0;
+    const char *first = context->ranks ? folder_first_rank(folder) : NULL;
+    int code = first != NULL
+                   ? folder_names_add(&names, first)
+                   : shard_names_find(&names, &n_wanted, context->table, folder, like, err);
     if (code < 0)
-        return code;
+        return code == -ENOMEM ? wfs_fail_memory(err) : code;
     const char *file = names.names[0];
     if (snprintf(path, sizeof(path), "%s%s", folder, file) >= (int)sizeof(path))
         return wfs_fail(err, ENAMETOOLONG, "the path is too long");
@@ -459,7 +462,8 @@ static int load_folder(const char *folder, const char *like, const struct load_c
             "is a directory without a checkpoint; '%s' has no tensors, and is read when "
             "it is named",
             wfs_quote(file).text);
-    if (like == NULL && shard_files_tell_rest(context->table, folder, file, catalog) < 0)
+    if (like == NULL && first == NULL &&
+        shard_files_tell_rest(context->table, folder, file, catalog) < 0)
         return wfs_fail_memory(err);
     *out = steal(&catalog);
     return 0;

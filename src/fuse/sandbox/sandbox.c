@@ -78,12 +78,13 @@ static void allow(struct sandbox *sandbox, const char *path, int mode, enum land
         landlock_allow(&sandbox->landlock, fd, access);
 }
 
-/* Returns whether the directory is a distributed checkpoint, whose files may be in directories of
- * their own. */
+/* Returns whether the directory is a distributed checkpoint, or one of ranks, whose files may be in
+ * directories of their own. */
 static bool is_distributed(const char *directory)
 {
-    autofree char *path = NULL;
-    return asprintf(&path, "%s/.metadata", directory) >= 0 && access(path, F_OK) == 0;
+    autofree char *metadata = NULL, *rank = NULL;
+    return (asprintf(&metadata, "%s/.metadata", directory) >= 0 && access(metadata, F_OK) == 0) ||
+           (asprintf(&rank, "%s/mp_rank_00", directory) >= 0 && access(rank, F_OK) == 0);
 }
 
 /* A directory of very many files is allowed as a whole: each rule keeps an inode in memory. */
