@@ -70,7 +70,7 @@ ROOMS = {
 }
 PROGRAMS = {'sandbox', 'program', 'fetch', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
-PUBLIC = {'url': 'base', 'remote': 'remote', 'fetching': 'remote', 'cachefile': 'remote', 'cachestore': 'remote', 'described': 'remote',
+PUBLIC = {'url': 'base', 'hub': 'base', 'remote': 'remote', 'fetching': 'remote', 'cachefile': 'remote', 'cachestore': 'remote', 'described': 'remote',
           'array': 'base', 'traits': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text', 'json_out': 'text',
           'finding': 'catalog', 'tensor': 'tensor', 'workload': 'tensor', 'patch': 'edits', 'interruption': 'base', 'catalog': 'catalog', 'value': 'catalog',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',

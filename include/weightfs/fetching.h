@@ -26,7 +26,8 @@
 
 enum fetching_kind {
     /* questions */
-    FETCHING_OPEN = 'o',   /* text: the URL; n_bytes that are fetched first, 0: as many as usual */
+    FETCHING_OPEN = 'o',   /* text: the URL; n_bytes that are fetched first, 0: as many as usual,
+                              FETCHING_QUESTION: none, and no descriptor comes with the answer */
     FETCHING_WANT = 'w',   /* a range that somebody waits for */
     FETCHING_AHEAD = 'a',  /* one that will be read soon; no answer */
     FETCHING_HEADER = 'h', /* one of a header that is read now; no answer */
@@ -46,6 +47,8 @@ enum {
     FETCHING_TEXT_MAX = 16384,
     FETCHING_MAX = FETCHING_HEAD + FETCHING_TEXT_MAX
 };
+
+#define FETCHING_QUESTION INT64_MAX
 
 /* Set in code of OPENED. */
 enum {

@@ -51,9 +51,9 @@ int wfs_format_check_tensor(const struct wfs_format *format, const struct wfs_te
 
 /*
  * Loads the checkpoint at path, recognised by its content: a file, the index of a sharded one, the
- * directory that holds either, or the directory of a training run. options may be NULL. Errors as
- * error.h says, and the errno of open: -EISDIR for a directory without a checkpoint, -ENXIO for
- * what is not a regular file.
+ * directory that holds either, the directory of a training run, or an entry of the cache of the
+ * Hub, of which main is loaded. options may be NULL. Errors as error.h says, and the errno of open:
+ * -EISDIR for a directory without a checkpoint, -ENXIO for what is not a regular file.
  */
 int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
              struct wfs_error *err);

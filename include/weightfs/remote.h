@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+struct wfs_catalog;
+struct wfs_error;
 struct wfs_io;
 struct wfs_remote;
 struct source;
@@ -19,6 +21,17 @@ int wfs_remote_new(int socket, struct wfs_remote **out);
 
 /* Lets go of it; sources that came from it keep it until they are freed. NULL is allowed. */
 void wfs_remote_free(struct wfs_remote *remote);
+
+/*
+ * Asks the Hub, once, of which commit the file is that "hf://…@REVISION/PATH" names now: *ret is
+ * the name with the commit, malloc'ed, and *ret_digest that of its entity tag. Errors as a source
+ * that cannot be opened.
+ */
+int wfs_remote_ask(struct wfs_remote *remote, const char *url, char **ret, uint64_t *ret_digest,
+                   struct wfs_error *err);
+
+/* Adds to the findings of a checkpoint where it came from. -ENOMEM. */
+int wfs_remote_tell(struct wfs_catalog *catalog, const char *text);
 
 /*
  * Asked by a read that nobody can stop (see struct wfs_io), in its thread, before it waits for what

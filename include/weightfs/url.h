@@ -7,6 +7,7 @@
 #define WFS_URL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <weightfs/error.h>
 
@@ -30,6 +31,13 @@ char *url_shown(const char *url);
 /* Returns the last component of the path, malloc'ed, with escapes like %20 undone for http and
  * https; "download" for none. NULL: out of memory. */
 char *url_name(const char *url);
+
+/* Returns how long the name of an owner, a repository or a bucket is that the text begins with. */
+size_t url_word_length(const char *text);
+
+/* Returns true for a path with "." or ".." between slashes, or nothing where that is not allowed.
+ */
+bool url_path_is_odd(const char *path, bool allows_empty);
 
 /*
  * Makes the URL of a file beside the one that a URL names, as a relative reference to its name is

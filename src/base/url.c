@@ -98,6 +98,27 @@ char *url_shown(const char *url)
                : text;
 }
 
+size_t url_word_length(const char *text)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)text[n]) || (text[n] != '\0' && strchr("._-", text[n]) != NULL))
+        n++;
+    return n;
+}
+
+bool url_path_is_odd(const char *path, bool allows_empty)
+{
+    for (;;) {
+        const size_t n = strcspn(path, "/");
+        if ((n == 0 && !allows_empty) || (n == 1 && *path == '.') ||
+            (n == 2 && path[0] == '.' && path[1] == '.'))
+            return true;
+        if (path[n] == '\0')
+            return false;
+        path += n + 1;
+    }
+}
+
 /* Undoes %HH, but not of a NUL, in place. */
 static void decode(char *text)
 {

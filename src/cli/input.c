@@ -241,6 +241,9 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     exit_code = checkpoint_load(path, &options, view, out, report, &failure);
     progress_end(&progress);
     checkpoint_disconnect(&options);
+    const char *notice = checkpoint_notice(path);
+    if (exit_code == EXIT_DONE && notice != NULL)
+        print_warning(path, NULL, notice);
     if (exit_code == EXIT_DONE && report != NULL)
         print_warnings(path, *report);
     return exit_code == EXIT_DONE ? EXIT_DONE : fail_load(args, path, exit_code, &failure);

@@ -484,7 +484,9 @@ static void opened(void *ctx, const char *name, const struct http_known *known)
     if (known->is_whole || known->n_bytes < transfer->end)
         transfer->end = known->n_bytes;
     object->name = strdup(name);
-    const int code = object->name == NULL ? -ENOMEM : make_cache(object, known->n_bytes);
+    const int code = object->name == NULL  ? -ENOMEM
+                     : object->is_question ? 0
+                                           : make_cache(object, known->n_bytes);
     if (code < 0)
         fail_cache(transfer, code);
 }
@@ -494,13 +496,18 @@ static const struct http_calls opening = {.opened = opened, .received = received
 int fetch_object_new(struct fetching_room *room, const char *url, const struct fetching *message,
                      struct fetch_object **out, struct wfs_error *err)
 {
-    const uint64_t n_head =
-        message->n_bytes > 0 && message->n_bytes < HEAD ? message->n_bytes : HEAD;
+    const bool is_question = message->n_bytes == FETCHING_QUESTION;
+    const uint64_t n_head = is_question                                       ? 0
+                            : message->n_bytes > 0 && message->n_bytes < HEAD ? message->n_bytes
+                                                                              : HEAD;
     struct fetch_object *object = calloc(1, sizeof(*object));
     if (object == NULL)
         return wfs_fail_memory(err);
-    *object = (struct fetch_object){
-        .room = room, .number = message->object, .request = message->request, .cache.fd = -1};
+    *object = (struct fetch_object){.room = room,
+                                    .number = message->object,
+                                    .request = message->request,
+                                    .is_question = is_question,
+                                    .cache.fd = -1};
     struct fetch_transfer *transfer = add(object, 0, n_head, true);
     const int code = transfer == NULL ? wfs_fail_memory(err)
                                       : http_object_open(room->http, url, n_head, &opening,

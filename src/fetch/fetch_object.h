@@ -39,6 +39,7 @@ struct fetch_object {
     uint32_t number;
     uint32_t request;   /* that opens it */
     bool is_open;       /* the request was answered */
+    bool is_question;   /* which commit it is of; nothing is fetched */
     bool has_failed;    /* to be opened; nobody asks for it any more */
     bool is_hasty;      /* others wait until all of it is present */
     int32_t flags;      /* FETCHING_IS_WEAK, ... */

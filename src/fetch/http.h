@@ -36,6 +36,8 @@ enum http_validator {
     HTTP_BY_SIZE,     /* the server offers nothing better */
 };
 
+enum { HTTP_QUESTION_S = 10 };
+
 enum { HTTP_TAG_MAX = 256 }; /* of an entity tag; 64 have been seen */
 
 /* What is known of an object. A zeroed struct: nothing. */
@@ -92,9 +94,11 @@ void http_free(struct http *http);
 int http_wait(struct http *http, struct pollfd *extra, unsigned n_extra, int ms);
 
 /*
- * Begins the first request for an object, which asks for head_bytes (at least 1) of it: opened,
- * received, done. Where the server has no ranges, received gets the whole object. -EINVAL for a
- * name that is none, -ENOMEM; err gets a sentence then, and nothing is called.
+ * Begins the first request for an object, which asks for head_bytes of it: opened, received, done.
+ * With 0 it asks for the header alone, once and in HTTP_QUESTION_S at most, and goes nowhere else
+ * when the Hub says which commit it is: the name that opened gets has it. Where the server has no
+ * ranges, received gets the whole object. -EINVAL for a name that is none, -ENOMEM; err gets a
+ * sentence then, and nothing is called.
  */
 int http_object_open(struct http *http, const char *name, uint64_t head_bytes,
                      const struct http_calls *calls, void *ctx, struct http_object **out,

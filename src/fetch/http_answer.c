@@ -120,6 +120,7 @@ static const struct word words[] = {
     {"x-amz-bucket-region", "abcdefghijklmnopqrstuvwxyz0123456789-", WORD(region), false},
     {"x-repo-commit", "0123456789abcdef", WORD(commit), true},
     {"x-error-code", LETTERS, WORD(problem), false},
+    {"x-linked-etag", "\"0123456789abcdef", WORD(linked), false},
 };
 
 static void copy_word(struct http_answer *answer, const struct word *word, struct value value)
@@ -450,5 +451,7 @@ void http_learn(struct http_known *known, const struct http_answer *answer, uint
     };
     known->is_weak = known->kind != HTTP_BY_ETAG && !is_old;
     snprintf(known->validator, sizeof(known->validator), "%s",
-             known->kind == HTTP_BY_DATE ? answer->modified : answer->tag);
+             *answer->linked != '\0' && n_bytes == 0 ? answer->linked
+             : known->kind == HTTP_BY_DATE           ? answer->modified
+                                                     : answer->tag);
 }

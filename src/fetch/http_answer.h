@@ -27,12 +27,13 @@ struct http_answer {
     bool is_bad;            /* contradicts itself, or cannot be parsed */
     char tag[HTTP_TAG_MAX]; /* of an ETag, with the quotes; "": none, or too long */
     bool is_weak_tag;
-    char modified[40]; /* Last-Modified; "": none */
-    char date[40];     /* Date; "": none */
-    char commit[41];   /* X-Repo-Commit of the Hub, 40 digits; "": none */
-    char problem[32];  /* X-Error-Code of the Hub; "": none */
-    char region[64];   /* X-Amz-Bucket-Region; "": none */
-    char *location;    /* malloc'ed; NULL: none */
+    char modified[40];         /* Last-Modified; "": none */
+    char date[40];             /* Date; "": none */
+    char commit[41];           /* X-Repo-Commit of the Hub, 40 digits; "": none */
+    char linked[HTTP_TAG_MAX]; /* X-Linked-ETag: that of the object it redirects to; "": none */
+    char problem[32];          /* X-Error-Code of the Hub; "": none */
+    char region[64];           /* X-Amz-Bucket-Region; "": none */
+    char *location;            /* malloc'ed; NULL: none */
 };
 
 /*

@@ -492,9 +492,9 @@ static int read_hub(struct http_credentials *credentials)
     for (size_t i = 0; i < sizeof(offline) / sizeof(*offline); i++) {
         if (environment_is_true(offline[i]))
             return wfs_fail(err, EINVAL,
-                            "%s is set: nothing is fetched from the Hub; unset it, or name the "
-                            "file in the cache of the Hub",
-                            offline[i]);
+                            "%s is set: nothing is fetched from the Hub, and its cache does not "
+                            "have it; unset %s, or download it first",
+                            offline[i], offline[i]);
     }
     if (environment_is_true(HUB_NO_TOKEN))
         return 0;

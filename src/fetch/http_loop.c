@@ -134,7 +134,6 @@ int http_object_open(struct http *http, const char *name, uint64_t head_bytes,
                      const struct http_calls *calls, void *ctx, struct http_object **out,
                      struct wfs_error *err)
 {
-    assert(head_bytes > 0);
     struct http_object *object = calloc(1, sizeof(*object));
     struct http_transfer *transfer;
     if (object == NULL)
@@ -154,6 +153,7 @@ int http_object_open(struct http *http, const char *name, uint64_t head_bytes,
         http_object_release(object);
         return rc;
     }
+    transfer->is_question = head_bytes == 0;
     object->is_freed = false;
     *out = object;
     return 0;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A name of the Hub is "hf://OWNER/NAME[@REVISION][/PATH]", of S3 "s3://BUCKET/KEY". The escapes of
- * URLs mean nothing in them, but in a revision, which may have a slash.
+ * A name of S3 is "s3://BUCKET/KEY", in which the escapes of URLs mean nothing; names of the Hub
+ * are taken apart by hub.h.
  */
 #include "fetch/http_place.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
-#include <weightfs/percent.h>
+#include <weightfs/hub.h>
 #include <weightfs/strbuf.h>
+#include <weightfs/url.h>
 
 #include <ctype.h>
 #include <stdio.h>
@@ -22,98 +23,7 @@ static bool has_scheme(const char *name, const char *scheme)
     return strncasecmp(name, scheme, strlen(scheme)) == 0;
 }
 
-/* Returns true for a path with "", "." or ".." in it. */
-static bool has_odd_component(const char *path, bool allows_empty)
-{
-    for (;;) {
-        const size_t n = strcspn(path, "/");
-        if ((n == 0 && !allows_empty) || (n == 1 && *path == '.') ||
-            (n == 2 && path[0] == '.' && path[1] == '.'))
-            return true;
-        if (path[n] == '\0')
-            return false;
-        path += n + 1;
-    }
-}
-
 /* ---- the Hub ---- */
-
-struct hub_name {
-    const char *repository; /* "OWNER/NAME" */
-    size_t n_repository;
-    const char *revision; /* NULL: none */
-    size_t n_revision;
-    const char *path; /* NULL: none */
-};
-
-/* How long a revision is; those of pull requests and conversions have slashes. */
-static size_t revision_length(const char *revision)
-{
-    const size_t n_refs = has_scheme(revision, "refs/pr/")        ? strlen("refs/pr/")
-                          : has_scheme(revision, "refs/convert/") ? strlen("refs/convert/")
-                                                                  : 0;
-    return n_refs + strcspn(revision + n_refs, "/");
-}
-
-static size_t word_length(const char *text)
-{
-    size_t n = 0;
-    while (isalnum((unsigned char)text[n]) || (text[n] != '\0' && strchr("._-", text[n]) != NULL))
-        n++;
-    return n;
-}
-
-/* Returns true for what the Hub has in place of an owner: other kinds of repositories. */
-static bool is_reserved(const char *owner, size_t n)
-{
-    static const char *const words[] = {"datasets", "spaces", "models"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
-        if (n == strlen(words[i]) && strncasecmp(owner, words[i], n) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Takes a name of the Hub apart. Returns false when it is malformed. */
-static bool parse_hub(const char *name, struct hub_name *ret)
-{
-    const char *at = name + N_SCHEME;
-    const size_t n_owner = word_length(at);
-    *ret = (struct hub_name){.repository = at};
-    if (n_owner == 0 || at[n_owner] != '/' || is_reserved(at, n_owner))
-        return false;
-    const size_t n_name = word_length(at + n_owner + 1);
-    ret->n_repository = n_owner + 1 + n_name;
-    at += ret->n_repository;
-    if (*at == '@') {
-        ret->revision = at + 1;
-        ret->n_revision = revision_length(ret->revision);
-        at = ret->revision + ret->n_revision;
-        if (ret->n_revision == 0 || at[-1] == '/')
-            return false;
-    }
-    ret->path = *at == '/' && at[1] != '\0' ? at + 1 : NULL;
-    return n_name > 0 && (*at == '\0' || *at == '/') &&
-           (ret->path == NULL || !has_odd_component(ret->path, false));
-}
-
-/* Adds a revision as one component of a path; "%2F" in it is a slash. */
-static void add_revision(struct strbuf *out, const struct hub_name *hub)
-{
-    struct strbuf plain cleanup(strbuf_done) = {0};
-    if (hub->revision == NULL)
-        strbuf_puts(&plain, "main");
-    for (size_t i = 0; hub->revision != NULL && i < hub->n_revision; i++) {
-        char byte;
-        const bool is_code = percent_decode(hub->revision + i, hub->n_revision - i, &byte);
-        strbuf_add(&plain, is_code ? &byte : hub->revision + i, 1);
-        i += is_code ? PERCENT_N - 1 : 0;
-    }
-    if (plain.has_failed)
-        strbuf_fail(out);
-    else
-        http_url_escape(out, plain.bytes, false);
-}
 
 /* Refuses the pages of the Hub that show a repository or a file. Another server may have a file in
  * place of a page with so short a path. */
@@ -141,14 +51,17 @@ static int find_hub(struct http_place *place, const char *name,
 {
     struct hub_name hub;
     struct strbuf url cleanup(strbuf_done) = {0};
-    if (!parse_hub(name, &hub) || hub.path == NULL)
+    if (!hub_name_parse(name, &hub) || hub.path == NULL)
         return wfs_fail(err, EINVAL,
                         "expected hf://OWNER/NAME[@REVISION][/PATH], a repository of a model");
     if (credentials->hub_problem.code != 0)
         return wfs_fail(err, credentials->hub_problem.code, "%s", credentials->hub_problem.text);
     strbuf_printf(&url, "%s/%.*s/resolve/", credentials->hub, (int)hub.n_repository,
                   hub.repository);
-    add_revision(&url, &hub);
+    autofree char *revision = hub_name_revision(&hub); /* one component of the path */
+    if (revision == NULL)
+        return wfs_fail_memory(err);
+    http_url_escape(&url, revision, false);
     strbuf_puts(&url, "/");
     http_url_escape(&url, hub.path, true);
     place->service = HTTP_HUB;
@@ -174,14 +87,23 @@ static bool is_folder(const char *name)
 bool http_place_is_repository(const char *name)
 {
     struct hub_name hub;
-    return has_scheme(name, "hf://") && parse_hub(name, &hub) && hub.path == NULL;
+    return hub_name_parse(name, &hub) && hub.path == NULL;
+}
+
+/* Returns the i-th name. The top of a repository is hardly ever a distributed checkpoint, which is
+ * the first of them all. */
+static const char *file_of(const char *name, unsigned i)
+{
+    if (!http_place_is_repository(name))
+        return is_folder(name) ? wfs_folder_file(i) : NULL;
+    const char *file = wfs_folder_file(i + 1);
+    return file == NULL && i > 0 && wfs_folder_file(i) != NULL ? wfs_folder_file(0) : file;
 }
 
 char *http_place_try(const char *name, unsigned i)
 {
     char *ret;
-    const char *file =
-        http_place_is_repository(name) || is_folder(name) ? wfs_folder_file(i) : NULL;
+    const char *file = file_of(name, i);
     const size_t n = strlen(name);
     return file == NULL ||
                    asprintf(&ret, "%.*s/%s", (int)(name[n - 1] == '/' ? n - 1 : n), name, file) < 0
@@ -193,7 +115,7 @@ char *http_place_pin(const char *name, const char *commit)
 {
     struct hub_name hub;
     char *ret;
-    if (!has_scheme(name, "hf://") || !parse_hub(name, &hub) || hub.path == NULL ||
+    if (!hub_name_parse(name, &hub) || hub.path == NULL ||
         asprintf(&ret, "hf://%.*s@%s/%s", (int)hub.n_repository, hub.repository, commit, hub.path) <
             0)
         return NULL;
@@ -263,7 +185,7 @@ static int find_s3(struct http_place *place, const char *name,
 {
     const struct aws *aws = &credentials->aws;
     const char *bucket = name + N_SCHEME;
-    const size_t n_bucket = word_length(bucket);
+    const size_t n_bucket = url_word_length(bucket);
     const char *key = bucket + n_bucket + 1;
     struct strbuf url cleanup(strbuf_done) = {0};
     if (n_bucket == 0 || bucket[n_bucket] != '/' || *key == '\0')
@@ -271,7 +193,7 @@ static int find_s3(struct http_place *place, const char *name,
     if (strstr(key, "?versionId=") != NULL)
         return wfs_fail(err, EOPNOTSUPP,
                         "a version of an object cannot be named: use a signed URL of it");
-    if (has_odd_component(key, true))
+    if (url_path_is_odd(key, true))
         return wfs_fail(err, EOPNOTSUPP,
                         "a key with '.' or '..' between slashes cannot be asked for");
     if (credentials->aws_problem.code != 0)

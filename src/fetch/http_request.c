@@ -150,6 +150,8 @@ static int add_condition(struct http_request *request, const struct http_known *
 static int set_range(struct http_request *request, const struct http_asked *asked)
 {
     char range[64];
+    if (asked->is_question)
+        return curl_easy_setopt(request->easy, CURLOPT_NOBODY, 1L);
     if (asked->known->is_whole)
         return 0;
     snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, asked->start, asked->end - 1);

@@ -61,7 +61,8 @@ struct http_asked {
     const struct http_trust *trust;
     unsigned timeout_s;
     struct http_spares *spares;
-    bool is_fresh; /* on a connection of its own: the one before was silent */
+    bool is_question; /* the header alone is asked for */
+    bool is_fresh;    /* on a connection of its own: the one before was silent */
 };
 
 /* Both get ctx; as CURLOPT_HEADERFUNCTION and CURLOPT_WRITEFUNCTION. */

@@ -101,6 +101,17 @@ static int keep(struct http_transfer *transfer)
     return !object->known.is_open && object->commit[0] != '\0' ? pin(object) : 0;
 }
 
+/* Judges the answer to a question, which has no body. The Hub knows the commit before it redirects.
+ */
+static enum http_verdict judge_question(struct http_transfer *transfer)
+{
+    const struct http_answer *answer = &transfer->answer;
+    const enum http_verdict verdict =
+        http_judge(answer, &transfer->object->known, 0, 1, &transfer->err);
+    const bool is_told = answer->commit[0] != '\0' && verdict == HTTP_REDIRECT;
+    return is_told || verdict == HTTP_TAKE ? HTTP_EMPTY : verdict;
+}
+
 static void judge(struct http_transfer *transfer)
 {
     struct http_object *object = transfer->object;
@@ -110,8 +121,9 @@ static void judge(struct http_transfer *transfer)
     object->is_multiplexed = version >= CURL_HTTP_VERSION_2_0;
     transfer->moved_ms = now_ms();
     transfer->held.n_max = DRAIN_MAX;
-    transfer->verdict =
-        http_judge(answer, &object->known, transfer->start, transfer->stop, &transfer->err);
+    transfer->verdict = transfer->is_question ? judge_question(transfer)
+                                              : http_judge(answer, &object->known, transfer->start,
+                                                           transfer->stop, &transfer->err);
     object->has_changed |= transfer->err.code == ESTALE;
     if (transfer->verdict == HTTP_TAKE && !object->known.is_open && !transfer->has_waited &&
         http_is_young(answer))
@@ -435,7 +447,8 @@ static void retry(struct http_transfer *transfer)
     curl_easy_getinfo(transfer->request.easy, CURLINFO_RETRY_AFTER, &asked_s);
     if (transfer->answer.status == 429 || transfer->answer.status == 503)
         transfer->object->http->settings.n_requests = HTTP_FEW;
-    if (++transfer->n_failures > transfer->object->http->settings.retries) {
+    const unsigned n_most = transfer->is_question ? 0 : transfer->object->http->settings.retries;
+    if (++transfer->n_failures > n_most) {
         struct wfs_error err = {0};
         if (transfer->n_failures == 1)
             wfs_fail(&err, transfer->err.code, "%s", transfer->err.text);
@@ -500,6 +513,13 @@ static int direct(struct http_transfer *transfer)
     return transfer->url == NULL ? -ENOMEM : 0;
 }
 
+/* Returns how long a server may be silent; 0: no limit. */
+static unsigned patience_s(const struct http_transfer *transfer)
+{
+    const unsigned s = transfer->object->http->settings.timeout_s;
+    return transfer->is_question && (s == 0 || s > HTTP_QUESTION_S) ? HTTP_QUESTION_S : s;
+}
+
 /* Begins the next request. */
 static int begin(struct http_transfer *transfer)
 {
@@ -523,7 +543,8 @@ static int begin(struct http_transfer *transfer)
         .start = transfer->start,
         .end = transfer->stop,
         .trust = &http->trust,
-        .timeout_s = http->settings.timeout_s,
+        .timeout_s = patience_s(transfer),
+        .is_question = transfer->is_question,
         .spares = &http->spares,
         .is_fresh = transfer->was_silent,
     };
@@ -554,10 +575,10 @@ int64_t http_transfer_ms(const struct http_transfer *transfer, int64_t now)
         return -1;
     if (transfer->is_active && is_draining(transfer))
         due = transfer->moved_ms + DRAIN_MS;
-    else if (transfer->is_active && http->settings.timeout_s == 0)
+    else if (transfer->is_active && patience_s(transfer) == 0)
         return -1;
     else if (transfer->is_active)
-        due = transfer->moved_ms + (int64_t)http->settings.timeout_s * 1000;
+        due = transfer->moved_ms + (int64_t)patience_s(transfer) * 1000;
     return due > now ? due - now : 0;
 }
 
@@ -574,8 +595,7 @@ void http_transfer_act(struct http_transfer *transfer)
         http_transfer_ended(transfer, CURLE_OK);
     } else {
         transfer->was_silent = true;
-        wfs_fail(&transfer->err, EIO, "the server sent nothing for %u s",
-                 transfer->object->http->settings.timeout_s);
+        wfs_fail(&transfer->err, EIO, "the server sent nothing for %u s", patience_s(transfer));
         retry(transfer);
     }
 }

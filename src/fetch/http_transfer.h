@@ -26,6 +26,7 @@ struct http_transfer {
     unsigned n_redirects;   /* up to there */
     bool was_silent;        /* the last request; a connection that is shared may be dead */
     bool has_asked_again;   /* the first server, after the kept location had expired */
+    bool is_question;       /* asks for the header alone */
     bool has_waited;        /* until a young object had a validator of its own */
 
     /* Of the request at work. */

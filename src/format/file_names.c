@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/hub.h>
 
 #include "format/core/folder.h"
 #include "format/set/shard_files.h"
@@ -32,6 +33,8 @@ char *wfs_source_file(const char *path, bool shards)
     char *file = NULL;
     const char *like = NULL;
     uint64_t n_wanted;
+    autofree char *snapshot = hub_snapshot(path, "main");
+    path = snapshot != NULL ? snapshot : path;
     if (is_directory(path)) {
         if (asprintf(&folder, "%s%s", path, has_slash(path) ? "" : "/") < 0)
             folder = NULL;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/hub.h>
 #include <weightfs/url.h>
 
 #include "base/bytes.h"
@@ -195,6 +196,11 @@ static int note_remote(struct wfs_catalog *catalog, const struct source *source)
                : 0;
 }
 
+int wfs_remote_tell(struct wfs_catalog *catalog, const char *text)
+{
+    return catalog_add_finding(catalog, WFS_INFO, "%s", text);
+}
+
 int load_source(struct source *source, const struct load_context *context, struct wfs_catalog **out,
                 struct wfs_error *err)
 {
@@ -270,6 +276,13 @@ static int load_url(const char *url, const struct load_context *context, struct 
     return 0;
 }
 
+static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,
+                     struct wfs_error *err)
+{
+    const int code = dcp_load(path, context, out, err);
+    return code == 0 ? shard_source_load(path, context, out, err) : code < 0 ? code : 0;
+}
+
 int wfs_load(const char *path, const struct wfs_load_options *options, struct wfs_catalog **out,
              struct wfs_error *err)
 {
@@ -291,10 +304,14 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
     }
     if (url_is(path))
         return load_url(path, &context, out, err);
-    const int code = dcp_load(path, &context, out, err);
-    if (code != 0)
-        return code < 0 ? code : 0;
-    return shard_source_load(path, &context, out, err);
+    struct wfs_error inner = {0};
+    autofree char *snapshot = hub_snapshot(path, "main");
+    if (snapshot == NULL)
+        return load_path(path, &context, out, err);
+    return load_path(snapshot, &context, out, &inner) == 0
+               ? 0
+               : wfs_fail(err, inner.code, "snapshots/%s: %s", strrchr(snapshot, '/') + 1,
+                          inner.text);
 }
 
 /* Verifies what catalogs were assembled of: that of the checkpoint, and those of overlays. */

@@ -168,7 +168,8 @@ static int check_writers(const struct wfs_catalog *catalog, const struct target 
 }
 
 /* Warns of damage and of guesses; the report has the warnings that are not repeated here. */
-static void warn(const struct wfs_catalog *catalog, const struct wfs_report *report)
+static void warn(const char *source, const struct wfs_catalog *catalog,
+                 const struct wfs_report *report)
 {
     enum { N_MOST = 10 };
     const char *about, *text;
@@ -182,11 +183,13 @@ static void warn(const struct wfs_catalog *catalog, const struct wfs_report *rep
     const char *notice = wfs_report_notice(report);
     if (notice != NULL)
         log_warning("%s, see plan.tsv", notice);
+    if ((notice = checkpoint_notice(source)) != NULL)
+        log_warning("%s", notice);
 }
 
 static int check(struct driver *driver)
 {
-    warn(driver->catalog, driver->report);
+    warn(driver->target->source.opened, driver->catalog, driver->report);
     const int rc = check_writers(driver->catalog, driver->target);
     return rc != 0 ? rc : target_check(driver->target, driver->options, driver->catalog);
 }

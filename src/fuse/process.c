@@ -186,11 +186,12 @@ int process_confine(const struct mount_options *options, struct target *target,
     sandbox_init(&sandbox, options->sandbox);
     const bool has_siblings = options->settings.load.shards;
     const char *other;
-    sandbox_allow_source(&sandbox, target->source.opened, has_siblings);
+    const char *source = checkpoint_copy(target->source.opened);
+    sandbox_allow_source(&sandbox, source, has_siblings);
     if (wfs_view_joins(view))
-        allow_ranks(&sandbox, target->source.opened);
+        allow_ranks(&sandbox, source);
     for (size_t i = 0; (other = wfs_view_other(view, i)) != NULL; i++)
-        sandbox_allow_source(&sandbox, other, has_siblings);
+        sandbox_allow_source(&sandbox, checkpoint_copy(other), has_siblings);
     if (target->path != NULL) {
         autofree char *stage = path_directory(target->stage_path);
         sandbox_allow_output(&sandbox, target->path);

@@ -5,10 +5,13 @@
  */
 #include "program/checkpoint.h"
 
+#include "program/hub_copy.h"
 #include "program/place.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/hub.h>
+#include <weightfs/remote.h>
 #include <weightfs/url.h>
 
 #include <errno.h>
@@ -186,16 +189,54 @@ enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, str
     return EXIT_DONE;
 }
 
-/* Lists the URLs among the source and the others of the view; returns how many there are. */
-static size_t list_urls(const char *source, const struct wfs_view *view, const char **urls)
+/* Copies that were looked for before the process was confined. Live as long as the process. */
+static struct {
+    struct found {
+        char *url;
+        struct hub_copy copy;
+    } * list;
+    size_t n, n_room;
+} copies;
+
+/* Returns NULL where there is none, or it was not looked for. */
+static struct hub_copy *find_copy(const char *source)
 {
-    size_t n = 0;
-    const char *path = source;
-    for (size_t i = 0; path != NULL; path = wfs_view_other(view, i++)) {
-        if (url_is(path))
-            urls[n++] = urls_full(path);
+    size_t i = 0;
+    const char *url = urls_full(source);
+    while (i < copies.n && strcmp(copies.list[i].url, url) != 0)
+        i++;
+    return i < copies.n ? &copies.list[i].copy : NULL;
+}
+
+/* Looks for a copy, and adds the URL, and that of a question, to those that may be opened. Returns
+ * whether the network may be needed. */
+static int add_url(const char *url, const char **urls, size_t *n)
+{
+    struct hub_copy found, *copy = find_copy(url);
+    urls[(*n)++] = url;
+    if (copy == NULL && hub_copy_find(url, &found) == 0 && found.path != NULL) {
+        if (array_reserve(&copies.list, sizeof(*copies.list), copies.n, 1, &copies.n_room) < 0)
+            return -ENOMEM;
+        copy = &copies.list[copies.n].copy;
+        copies.list[copies.n++] = (struct found){strdup(url), found};
+        if (copies.list[copies.n - 1].url == NULL)
+            return -ENOMEM;
     }
-    return n;
+    if (copy != NULL && copy->question != NULL)
+        urls[(*n)++] = copy->question;
+    return copy == NULL || !hub_is_offline();
+}
+
+const char *checkpoint_copy(const char *source)
+{
+    const struct hub_copy *copy = find_copy(source);
+    return copy == NULL ? source : copy->path;
+}
+
+const char *checkpoint_notice(const char *source)
+{
+    const struct hub_copy *copy = find_copy(source);
+    return copy != NULL && copy->is_unsure ? copy->notice : NULL;
 }
 
 enum exit_code checkpoint_connect(const char *source, const struct fetcher_settings *settings,
@@ -205,13 +246,20 @@ enum exit_code checkpoint_connect(const char *source, const struct fetcher_setti
     size_t n_most = 1; /* the source */
     while (wfs_view_other(view, n_most - 1) != NULL)
         n_most++;
-    autofree const char **urls = calloc(n_most, sizeof(*urls));
+    autofree const char **urls = calloc(2 * n_most, sizeof(*urls));
     if (urls == NULL)
         return exit_of_errno(-wfs_fail_memory(err));
     struct fetcher_settings own = *settings;
+    const char *path = source;
+    bool is_needed = false;
     own.urls = urls;
-    own.n_urls = list_urls(source, view, urls);
-    return own.n_urls > 0 && fetcher_load(&own, &options->load.remote, err) < 0
+    for (size_t i = 0; path != NULL; path = wfs_view_other(view, i++)) {
+        const int code = url_is(path) ? add_url(urls_full(path), urls, &own.n_urls) : 0;
+        if (code < 0)
+            return exit_of_errno(-wfs_fail_memory(err));
+        is_needed = is_needed || code > 0;
+    }
+    return is_needed && fetcher_load(&own, &options->load.remote, err) < 0
                ? exit_of_errno(err->code)
                : EXIT_DONE;
 }
@@ -222,15 +270,50 @@ void checkpoint_disconnect(struct checkpoint_options *options)
     options->load.remote = NULL;
 }
 
+/* Loads a copy, or what the URL names where that is another one now or a part is missing. */
+static int load_copy(const char *url, struct hub_copy *copy, const struct wfs_load_options *options,
+                     struct wfs_catalog **out, struct wfs_error *err)
+{
+    struct wfs_error inner = {0};
+    int code = -ENOENT;
+    if (hub_copy_is_current(copy, options->remote)) {
+        code = wfs_load(copy->path, options, out, &inner);
+        if ((code == -ENOENT || code == -EISDIR) && options->remote != NULL)
+            snprintf(copy->notice, sizeof(copy->notice),
+                     "the cache of the Hub has a part of commit %s only", copy->commit);
+        else if (code < 0)
+            return wfs_fail(err, -code, "'%s': %s", wfs_quote(copy->path).text, inner.text);
+    }
+    if (code < 0)
+        code = wfs_load(url, options, out, err);
+    return code == 0 && wfs_remote_tell(*out, copy->notice) < 0 ? wfs_fail_memory(err) : code;
+}
+
+/* Names the repository of the Hub that may be meant by a path whose first folder does not exist. */
+static void hint_hub(const char *path, struct wfs_error *err)
+{
+    struct hub_name name;
+    autofree char *url = NULL, *owner = strndup(path, strcspn(path, "/"));
+    const size_t n = strlen(err->text);
+    if (owner == NULL || access(owner, F_OK) == 0 || asprintf(&url, "hf://%s", path) < 0)
+        return;
+    if (hub_name_parse(url, &name))
+        snprintf(err->text + n, sizeof(err->text) - n, "; %s names a repository of the Hub", url);
+}
+
 static enum exit_code load(const char *path, const struct checkpoint_options *options,
                            struct wfs_catalog **out, struct wfs_error *err)
 {
     struct place place = {0};
+    struct hub_copy *copy = find_copy(path);
     const char *opened = strcmp(path, "-") == 0 ? "/dev/fd/0" : urls_full(path);
     if (options->is_lasting && !url_is(path))
         (void)place_find(&place, path, PLACE_KEEP_LINK); /* what is missing fails to load */
-    const int code =
-        wfs_load(place.opened != NULL ? place.opened : opened, &options->load, out, err);
+    const int code = copy != NULL ? load_copy(opened, copy, &options->load, out, err)
+                                  : wfs_load(place.opened != NULL ? place.opened : opened,
+                                             &options->load, out, err);
+    if (code == -ENOENT)
+        hint_hub(opened, err);
     place_done(&place);
     return code < 0 ? exit_of_errno(err->code) : EXIT_DONE;
 }

@@ -39,6 +39,11 @@ enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, str
 enum exit_code checkpoint_connect(const char *source, const struct fetcher_settings *settings,
                                   const struct wfs_view *view, struct checkpoint_options *options,
                                   struct wfs_error *err);
+/* Returns the path of a copy that checkpoint_connect found of a source, else the source. */
+const char *checkpoint_copy(const char *source);
+
+/* Returns what is to be said at once of the copy that was loaded of a source; NULL: nothing. */
+const char *checkpoint_notice(const char *source);
 void checkpoint_disconnect(struct checkpoint_options *options);
 
 /*

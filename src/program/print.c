@@ -96,8 +96,10 @@ void print_warning(const char *file, const char *about, const char *text)
     begin_line(COLOUR_WARNING);
     print_escaped(stderr, file);
     fputs(": ", stderr);
-    print_text(stderr, about);
-    fputs(": ", stderr);
+    if (about != NULL) {
+        print_text(stderr, about);
+        fputs(": ", stderr);
+    }
     end_line(text);
 }
 

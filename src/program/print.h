@@ -43,7 +43,8 @@ enum exit_code print_error(enum exit_code exit_code, const char *file, const cha
 /* The same where memory ran out: EXIT_UNSUPPORTED. */
 enum exit_code print_memory(const char *file);
 
-/* Prints one line "weightfs: FILE: ABOUT: text" on stderr; all are escaped here. */
+/* Prints one line "weightfs: FILE: ABOUT: text" on stderr; all are escaped here. about may be NULL.
+ */
 void print_warning(const char *file, const char *about, const char *text);
 
 /* Prints a name that is not in quotes, escaped where a terminal would act on it, never cut. */

@@ -265,6 +265,25 @@ int remote_source_open(struct wfs_remote *remote, const char *url, struct source
     return code;
 }
 
+int wfs_remote_ask(struct wfs_remote *remote, const char *url, char **ret, uint64_t *ret_digest,
+                   struct wfs_error *err)
+{
+    struct remote_answer answer = {.fd = -1};
+    uint32_t number;
+    if (strlen(url) > FETCHING_TEXT_MAX)
+        return wfs_fail(err, EINVAL, "the URL is longer than %d bytes", FETCHING_TEXT_MAX);
+    remote_open_early(remote, url, FETCHING_QUESTION);
+    const int code = remote_open(remote, url, &number, &answer, err);
+    if (answer.fd >= 0)
+        close(answer.fd);
+    if (code < 0)
+        return code;
+    remote_tell(remote, &(struct fetching){.kind = FETCHING_CLOSE, .object = number});
+    *ret = answer.text;
+    *ret_digest = answer.digest;
+    return 0;
+}
+
 void remote_source_open_early(struct wfs_remote *remote, const char *url)
 {
     if (remote != NULL && strlen(url) <= FETCHING_TEXT_MAX)

@@ -78,20 +78,25 @@ static void allow(struct sandbox *sandbox, const char *path, int mode, enum land
         landlock_allow(&sandbox->landlock, fd, access);
 }
 
-/* Returns whether the directory is a distributed checkpoint, or one of ranks, whose files may be in
- * directories of their own. */
-static bool is_distributed(const char *directory)
+/* Returns whether the files of the directory may be in directories of their own: those of a
+ * distributed checkpoint, one of ranks, a pipeline, and an entry of the cache of the Hub. */
+static bool has_directories(const char *directory)
 {
-    autofree char *metadata = NULL, *rank = NULL;
-    return (asprintf(&metadata, "%s/.metadata", directory) >= 0 && access(metadata, F_OK) == 0) ||
-           (asprintf(&rank, "%s/mp_rank_00", directory) >= 0 && access(rank, F_OK) == 0);
+    static const char *const names[] = {".metadata", "mp_rank_00", "model_index.json", "snapshots"};
+    bool has = false;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !has; i++) {
+        autofree char *path = NULL;
+        has = asprintf(&path, "%s/%s", directory, names[i]) >= 0 && access(path, F_OK) == 0;
+    }
+    return has;
 }
 
-/* A directory of very many files is allowed as a whole: each rule keeps an inode in memory. */
-static void allow_files_in(struct sandbox *sandbox, const char *directory)
+/* A directory of very many files is allowed as a whole: each rule keeps an inode in memory.
+ * Recursion ends with n_deeper. */
+static void allow_files_in(struct sandbox *sandbox, const char *directory, unsigned n_deeper)
 {
     enum { N_RULES_MAX = 20000 };
-    const bool has_deeper = is_distributed(directory);
+    const bool has_deeper = n_deeper > 0 && has_directories(directory);
     size_t n_rules = 0;
     allow(sandbox, directory, R_OK | X_OK, LANDLOCK_LIST);
     DIR *open = opendir(directory);
@@ -112,6 +117,7 @@ static void allow_files_in(struct sandbox *sandbox, const char *directory)
         } else if (has_deeper && S_ISDIR(st.st_mode) && strcmp(file->d_name, ".") != 0 &&
                    strcmp(file->d_name, "..") != 0) {
             allow(sandbox, path, R_OK | X_OK, LANDLOCK_LIST | LANDLOCK_READ);
+            allow_files_in(sandbox, path, n_deeper - 1); /* where links lead to */
             n_rules++;
         }
     }
@@ -144,14 +150,14 @@ void sandbox_allow_source(struct sandbox *sandbox, const char *path, bool has_si
     if (sandbox->mode == SANDBOX_OFF || url_is(path))
         return;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        allow_files_in(sandbox, path);
+        allow_files_in(sandbox, path, 1);
         return;
     }
     allow(sandbox, path, R_OK, LANDLOCK_READ);
     if (has_siblings || begins_with_brace(path) || is_metadata(path)) {
         autofree char *directory = strchr(path, '/') != NULL ? path_directory(path) : strdup(".");
         if (directory != NULL)
-            allow_files_in(sandbox, directory);
+            allow_files_in(sandbox, directory, 1);
     }
 }
 
