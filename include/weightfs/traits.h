@@ -69,6 +69,7 @@ struct wfs_format {
     bool keeps_ties;       /* two names of one tensor stay one tensor */
     bool keeps_metadata;   /* texts by name */
     bool keeps_param_ids;  /* of Burn's parameters */
+    bool sets_have_values; /* the first of several files has those of all */
     bool has_fillers;      /* null, and lists of it, stand where something is not stored */
     const struct wfs_limit *limits;           /* ended by one without a name; NULL: none */
     const struct wfs_option *options;         /* the same */

@@ -113,8 +113,15 @@ struct catalog_own {
                   struct wfs_error *err);
 };
 
+/* Which file of several one is. */
+struct catalog_part {
+    uint32_t number, n; /* from 0; n 0: it is not one of several */
+    uint64_t n_tensors; /* of all files */
+};
+
 /* What is asked of an output that is made of the catalog. */
 struct catalog_output {
+    struct catalog_part part;
     bool is_safe;               /* it must not have names that may run code */
     bool is_state;              /* its tensors are the state of an optimizer, and not parameters */
     const char *reader_version; /* of what is to read a record, unless an option names it; NULL: as
@@ -122,8 +129,9 @@ struct catalog_output {
     struct wfs_text *options;   /* that its format declares: names and values */
 };
 
-/* What is not in the catalog, but beside it, for reports. */
+/* What is not in the catalog, but beside it. */
 struct catalog_notes {
+    struct catalog_part part; /* as the loaded file states */
     const struct catalog_unshown *unshown;
     const struct wfs_note *backups;   /* copies of other files */
     const struct wfs_note *described; /* have dtype and shape of the other */

@@ -420,7 +420,7 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
                     const struct wfs_fit_options *options, struct wfs_fit *ret,
                     struct wfs_error *err)
 {
-    const bool is_set = options->is_set && !format->is_directory;
+    const bool is_set = options->is_set && !format->is_directory && !format->sets_have_values;
     struct fitting fitting = {catalog, format, ret, is_set, err};
     cleanup(text_index_done) struct text_index names = {0};
     int code = keep_options(catalog, options);
@@ -445,7 +445,7 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
     if (code == 0 && !format->keeps_param_ids)
         code = tell_ids(&fitting);
     if (code == 0 && format->functions->settle != NULL)
-        code = format->functions->settle(catalog, is_set, err);
+        code = format->functions->settle(catalog, err);
     return code == -ENOMEM ? wfs_fail_memory(err) : code;
 }
 

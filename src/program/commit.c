@@ -201,7 +201,9 @@ static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)
 {
     enum { N_NAMED = 3 };
     const struct wfs_fit *fit = &commit->fit;
-    const bool has_room = !commit->fit_options.is_set && commit->format->values == WFS_VALUES_ANY;
+    const struct wfs_format *format = commit->format;
+    const bool is_set = commit->fit_options.is_set && !format->sets_have_values;
+    const bool has_room = !is_set && format->values == WFS_VALUES_ANY;
     size_t n = 0;
     for (size_t i = 0; i < fit->n_items; i++) {
         if (fit->items[i].kind != kind)
@@ -210,9 +212,8 @@ static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)
             fputs("left out, because a new file gets only tensors, numbers and edited values",
                   stdout);
         else if (n == 0)
-            printf(kinds[kind].reason, commit->fit_options.is_set && !commit->format->is_directory
-                                           ? "a set of files"
-                                           : commit->format->name);
+            printf(kinds[kind].reason,
+                   is_set && !format->is_directory ? "a set of files" : format->name);
         if (n < N_NAMED)
             printf("%s '%s'", n > 0 ? "," : ":", wfs_quote(fit->items[i].name).text);
         n++;

@@ -54,6 +54,20 @@ class Writer:
         return padded(head, alignment) + data
 
 
+def write_set(folder, pairs, parts, stem='model'):
+    """A split file as the reference writes it; parts: the tensors of each. Returns its first file."""
+    folder.mkdir(exist_ok=True)
+    n_tensors = sum(map(len, parts))
+    for i, tensors in enumerate(parts):
+        part = [('split.no', U16, i), ('split.count', U16, len(parts)), ('split.tensors.count', I32, n_tensors)]
+        (folder / set_name(i + 1, len(parts), stem)).write_bytes(Writer().file([*(pairs if i == 0 else ()), *part], tensors))
+    return folder / set_name(1, len(parts), stem)
+
+
+def set_name(i, n, stem='model'):
+    return '%s-%05d-of-%05d.gguf' % (stem, i, n)
+
+
 def padded(content, alignment=32):
     return content + bytes(-len(content) % alignment)
 

@@ -62,13 +62,13 @@ struct format_functions {
                  int (*report)(void *ctx, const char *module, const char *name), void *ctx);
     /*
      * Makes values and metadata of a catalog what a file of the format can hold, whichever format
-     * they are from. is_set: for several files. NULL: there is nothing to do. -EINVAL names what
-     * cannot be stored.
+     * they are from. NULL: there is nothing to do. -EINVAL names what cannot be stored.
      */
-    int (*settle)(struct wfs_catalog *catalog, bool is_set, struct wfs_error *err);
+    int (*settle)(struct wfs_catalog *catalog, struct wfs_error *err);
     /*
-     * Returns whether a value describes one file of several. The other values of the first file are
-     * those of the whole. NULL: files of a set show no values.
+     * Returns whether a value describes one file of several, as notes.part and output.part do. The
+     * other values of the first file are those of the whole, and the names of all differ in their
+     * numbers only. NULL where sets have no values.
      */
     bool (*describes_part)(const char *value);
     /* Lays the catalog out. NULL: the format is only read, and so may be the two above, or a

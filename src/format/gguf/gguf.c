@@ -275,11 +275,6 @@ static int load_file(struct source *source, const struct load_context *context,
     return code;
 }
 
-static bool describes_part(const char *value)
-{
-    return strncmp(value, "split.", 6) == 0;
-}
-
 static const char *const extensions[] = {".gguf", NULL};
 
 static const struct format_functions functions = {
@@ -288,7 +283,7 @@ static const struct format_functions functions = {
     .stores = gguf_layout_stores,
     .check = gguf_layout_check,
     .settle = gguf_settle,
-    .describes_part = describes_part,
+    .describes_part = gguf_describes_part,
     .plan = gguf_layout_plan,
 };
 
@@ -300,5 +295,6 @@ const struct wfs_format format_gguf = {
     .values = WFS_VALUES_ANY,
     .needs_utf8 = true,
     .keeps_metadata = true,
+    .sets_have_values = true,
     .functions = &functions,
 };

@@ -116,34 +116,67 @@ struct plan {
     uint64_t alignment;
 };
 
-static int put_pairs(struct plan *plan)
+static int put_pair(struct plan *plan, const struct catalog_value *pair)
 {
-    const struct catalog_values *values = &plan->catalog->values;
-    for (size_t i = 0; i < values->n; i++) {
-        const struct catalog_value *pair = &values->list[i];
-        const struct value *value = graph_at(&values->graph, pair->id);
-        const enum gguf_type own = gguf_type_of(value);
-        const bool is_list = value->kind == VALUE_LIST || value->kind == VALUE_TUPLE;
-        const enum gguf_type type = is_list ? GGUF_ARRAY : own;
-        const size_t n_name = strlen(pair->name);
-        if (n_name == 0 || utf8_valid(pair->name, n_name) != n_name)
-            return wfs_fail(plan->err, EINVAL, "value '%s': a key of a GGUF is a text in UTF-8",
-                            wfs_quote(pair->name).text);
-        if (own == GGUF_NONE)
-            return wfs_fail(plan->err, EINVAL, "value '%s' has no type of a GGUF",
-                            wfs_quote(pair->name).text);
-        if (strcmp(pair->name, GGUF_ALIGNMENT) == 0) {
-            const int64_t n = type == GGUF_U32 ? value->integer : 0;
-            if (n <= 0 || (n & (n - 1)) != 0)
-                return wfs_fail(plan->err, EINVAL,
-                                "value '" GGUF_ALIGNMENT "' must be a U32 and a power of 2");
-            plan->alignment = (uint64_t)n;
-        }
-        put_text(&plan->head, pair->name, n_name);
-        put_number(&plan->head, type, 4);
-        put_value(&plan->head, &values->graph, pair->id, type);
+    const struct graph *graph = &plan->catalog->values.graph;
+    const struct value *value = graph_at(graph, pair->id);
+    const enum gguf_type own = gguf_type_of(value);
+    const bool is_list = value->kind == VALUE_LIST || value->kind == VALUE_TUPLE;
+    const enum gguf_type type = is_list ? GGUF_ARRAY : own;
+    const size_t n_name = strlen(pair->name);
+    if (n_name == 0 || utf8_valid(pair->name, n_name) != n_name)
+        return wfs_fail(plan->err, EINVAL, "value '%s': a key of a GGUF is a text in UTF-8",
+                        wfs_quote(pair->name).text);
+    if (own == GGUF_NONE)
+        return wfs_fail(plan->err, EINVAL, "value '%s' has no type of a GGUF",
+                        wfs_quote(pair->name).text);
+    if (strcmp(pair->name, GGUF_ALIGNMENT) == 0) {
+        const int64_t n = type == GGUF_U32 ? value->integer : 0;
+        if (n <= 0 || (n & (n - 1)) != 0)
+            return wfs_fail(plan->err, EINVAL,
+                            "value '" GGUF_ALIGNMENT "' must be a U32 and a power of 2");
+        plan->alignment = (uint64_t)n;
     }
+    put_text(&plan->head, pair->name, n_name);
+    put_number(&plan->head, type, 4);
+    put_value(&plan->head, graph, pair->id, type);
     return 0;
+}
+
+/* Adds what describes a file of several. Returns the number of pairs. */
+static uint64_t put_part(struct strbuf *out, const struct catalog_part *part)
+{
+    const struct {
+        const char *key;
+        enum gguf_type type;
+        uint64_t n;
+    } pairs[] = {{GGUF_PART_NUMBER, GGUF_U16, part->number},
+                 {GGUF_PART_COUNT, GGUF_U16, part->n},
+                 {GGUF_PART_TENSORS, GGUF_I32, part->n_tensors}};
+    const size_t n = part->n > 0 ? sizeof(pairs) / sizeof(*pairs) : 0;
+    for (size_t i = 0; i < n; i++) {
+        put_text(out, pairs[i].key, strlen(pairs[i].key));
+        put_number(out, pairs[i].type, 4);
+        put_number(out, pairs[i].n, gguf_type_bytes(pairs[i].type));
+    }
+    return n;
+}
+
+/* What the loaded file stated of itself as one of several is replaced in another one of several. */
+static int put_pairs(struct plan *plan, uint64_t *ret_n)
+{
+    const struct catalog_part *part = &plan->catalog->output.part;
+    const struct catalog_values *values = &plan->catalog->values;
+    int code = 0;
+    *ret_n = 0;
+    for (size_t i = 0; i < values->n && code == 0; i++) {
+        if (part->n > 0 && gguf_describes_part(values->list[i].name))
+            continue;
+        code = put_pair(plan, &values->list[i]);
+        ++*ret_n;
+    }
+    *ret_n += put_part(&plan->head, part);
+    return code;
 }
 
 static int put_infos(struct plan *plan)
@@ -206,11 +239,15 @@ int gguf_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layou
 {
     struct plan plan = {
         .catalog = catalog, .layout = layout, .err = err, .alignment = GGUF_ALIGNMENT_DEFAULT};
+    uint64_t n_pairs;
     strbuf_add(&plan.head, "GGUF", 4);
     put_number(&plan.head, GGUF_VERSION, 4);
     put_number(&plan.head, catalog->n_tensors, 8);
-    put_number(&plan.head, catalog->values.n, 8);
-    int code = put_pairs(&plan);
+    const size_t n_before = plan.head.n_bytes;
+    put_number(&plan.head, 0, 8); /* of pairs, once they are counted */
+    int code = put_pairs(&plan, &n_pairs);
+    if (!plan.head.has_failed)
+        store_le64((uint8_t *)plan.head.bytes + n_before, n_pairs);
     if (code == 0)
         code = put_infos(&plan);
     if (code == 0)

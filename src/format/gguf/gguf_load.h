@@ -41,6 +41,11 @@ enum gguf_type {
 
 #define GGUF_ALIGNMENT "general.alignment"
 
+/* Which file of several one is, from 0; how many there are; tensors of all. */
+#define GGUF_PART_NUMBER "split.no"
+#define GGUF_PART_COUNT "split.count"
+#define GGUF_PART_TENSORS "split.tensors.count"
+
 enum {
     GGUF_VERSION = 3,
     GGUF_ALIGNMENT_DEFAULT = 32,
@@ -111,7 +116,7 @@ int gguf_take_count(struct gguf_load *load, uint64_t *ret);
  * refuses it. Returns 1 if there were any. what: for messages. */
 int gguf_take_key(struct gguf_load *load, const char *what, struct gguf_text *ret);
 
-/* Reads all pairs as values of the catalog, and the alignment. */
+/* Reads all pairs as values of the catalog, the alignment, and which file of several it is. */
 int gguf_values_take(struct gguf_load *load);
 
 /* ---- writing ---- */
@@ -121,7 +126,8 @@ bool gguf_layout_stores(const struct wfs_tensor *tensor);
 int gguf_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err);
 int gguf_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                      struct wfs_error *err);
-int gguf_settle(struct wfs_catalog *catalog, bool is_set, struct wfs_error *err);
+int gguf_settle(struct wfs_catalog *catalog, struct wfs_error *err);
+bool gguf_describes_part(const char *value);
 
 /* ---- the data ---- */
 

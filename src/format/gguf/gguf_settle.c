@@ -212,13 +212,27 @@ static int settle(const struct settling *s, uint32_t *id, uint32_t old, unsigned
 
 /* ---- all of them ---- */
 
-/* Returns what the value was loaded as from a GGUF; 0: it is new, or of another format. */
+/* Returns the value of that name in the loaded catalog; 0: there is none. */
+static uint32_t loaded_as(const struct wfs_catalog *catalog, const char *name)
+{
+    const struct catalog_values *values = &catalog->own->owner->values;
+    for (size_t i = 0; i < values->n && catalog->own->owner != catalog; i++) {
+        if (strcmp(values->list[i].name, name) == 0)
+            return values->list[i].id;
+    }
+    return 0;
+}
+
+/* Returns what the value was loaded as from a GGUF; 0: it is new, or of another format. Values of a
+ * set have no places. */
 static uint32_t loaded(const struct wfs_catalog *catalog, const struct catalog_value *value)
 {
     const struct catalog_values *values = &catalog->values;
-    if (value->place == 0 || value->place > values->n_places)
-        return 0;
-    const uint32_t id = values->places[value->place].id;
+    uint32_t id = 0;
+    if (values->n_places == 0)
+        id = value->is_edited ? loaded_as(catalog, value->name) : value->id;
+    else if (value->place != 0 && value->place <= values->n_places)
+        id = values->places[value->place].id;
     return id != 0 && gguf_type_of(graph_at(&values->graph, id)) != GGUF_NONE ? id : 0;
 }
 
@@ -255,11 +269,9 @@ static int add_texts(struct wfs_catalog *catalog)
     return code;
 }
 
-int gguf_settle(struct wfs_catalog *catalog, bool is_set, struct wfs_error *err)
+int gguf_settle(struct wfs_catalog *catalog, struct wfs_error *err)
 {
     struct settling s = {.catalog = catalog, .graph = &catalog->values.graph, .err = err};
-    if (is_set)
-        return wfs_fail(err, EOPNOTSUPP, "a GGUF in several files is only read: write one file");
     if (s.graph->arena == NULL)
         s.graph->arena = &catalog->arena;
     if (add_texts(catalog) < 0)

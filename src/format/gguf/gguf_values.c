@@ -297,6 +297,24 @@ static int take_name(struct gguf_load *load, struct gguf_text *key)
                                   wfs_quote_n(key->bytes, key->n_bytes).text, at);
 }
 
+bool gguf_describes_part(const char *value)
+{
+    return strncmp(value, "split.", 6) == 0;
+}
+
+/* Notes a number that describes the file as one of several, if it has the type that this needs. */
+static void note_part(struct gguf_load *load, const char *key, enum gguf_type type, uint32_t id)
+{
+    struct catalog_part *part = &load->catalog->notes.part;
+    const struct value *value = graph_at(&load->catalog->values.graph, id);
+    if (type == GGUF_U16 && strcmp(key, GGUF_PART_NUMBER) == 0)
+        part->number = (uint32_t)value->integer;
+    else if (type == GGUF_U16 && strcmp(key, GGUF_PART_COUNT) == 0)
+        part->n = (uint32_t)value->integer;
+    else if (type == GGUF_I32 && strcmp(key, GGUF_PART_TENSORS) == 0)
+        part->n_tensors = (uint64_t)value->integer;
+}
+
 int gguf_values_take(struct gguf_load *load)
 {
     int code = 0;
@@ -311,6 +329,8 @@ int gguf_values_take(struct gguf_load *load)
             code = type == GGUF_ARRAY ? take_array(load, &key, &id) : take_scalar(load, type, &id);
         if (code == 0 && strcmp(key.bytes, GGUF_ALIGNMENT) == 0)
             code = take_alignment(load, type, id);
+        if (code == 0)
+            note_part(load, key.bytes, type, id);
         if (code == 0)
             code = add_pair(load, &key, id);
     }

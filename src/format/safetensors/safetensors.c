@@ -649,10 +649,9 @@ static int load_file(struct source *source, const struct load_context *context,
 }
 
 /* Older loaders of transformers refuse a file that does not name its library. */
-static int settle(struct wfs_catalog *catalog, bool is_set, struct wfs_error *err)
+static int settle(struct wfs_catalog *catalog, struct wfs_error *err)
 {
     const struct wfs_format *from = catalog->format;
-    (void)is_set;
     if (from == NULL || from->convention != WFS_CONVENTION_TORCH)
         return 0;
     for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next) {

@@ -24,6 +24,10 @@ static inline struct wfs_tensor *set_add_tensor(struct wfs_catalog *catalog,
     return added;
 }
 
+/* Shows the values of the first file of a format whose files describe themselves as parts, but for
+ * those that do that. -ENOMEM. */
+int set_show_values(struct wfs_catalog *catalog, const struct wfs_catalog *part);
+
 /*
  * Loads what is at path: a directory, an index, a shard with its siblings where the context says
  * so, or else one file.

@@ -86,9 +86,14 @@ static int read_stem(const struct wfs_shards *set, const char *name, struct stem
     return 0;
 }
 
+/* Returns whether all names of the set differ in their numbers only. */
+static bool has_one_stem(const struct wfs_shards *set)
+{
+    return set->format->functions->describes_part != NULL;
+}
+
 /* The extension reaches up to ".index.json" where it was taken from the name. */
-static char *print_name(struct arena *arena, const struct stem *stem, size_t i, size_t n,
-                        unsigned version)
+static char *print_name(struct wfs_shards *set, const struct stem *stem, size_t i, unsigned version)
 {
     char mark[16] = "";
     const char *end = strstr(stem->extension, ".index.json");
@@ -96,15 +101,25 @@ static char *print_name(struct arena *arena, const struct stem *stem, size_t i, 
         end == NULL ? (int)strlen(stem->extension) : (int)(end - stem->extension);
     if (version > 1)
         snprintf(mark, sizeof(mark), ".v%u", version);
-    return arena_print(arena, "%s-%05zu-of-%05zu%s%.*s", stem->text, i + 1, n, mark, n_extension,
-                       stem->extension);
+    return arena_print(&set->arena, "%s%s-%05zu-of-%05zu%s%.*s", stem->text,
+                       has_one_stem(set) ? mark : "", i + 1, set->n_shards,
+                       has_one_stem(set) ? "" : mark, n_extension, stem->extension);
 }
 
-/* Returns what follows "-00001-of-00002" and perhaps ".v2"; NULL: the text is another. */
+/* Returns what follows ".v2"; the text itself where it begins otherwise. */
+static const char *skip_version(const char *text)
+{
+    const size_t n = strncmp(text, ".v", 2) == 0 ? strspn(text + 2, "0123456789") : 0;
+    return n == 0 ? text : text + 2 + n;
+}
+
+/* Returns what follows "-00001-of-00002" and perhaps ".v2", on either side; NULL: the text is
+ * another. */
 static const char *skip_number(const char *text)
 {
     static const char *const marks[] = {"-", "-of-"};
     enum { N_DIGITS = 5 };
+    text = skip_version(text);
     for (size_t i = 0; i < 2; i++) {
         if (strncmp(text, marks[i], strlen(marks[i])) != 0)
             return NULL;
@@ -114,8 +129,7 @@ static const char *skip_number(const char *text)
             return NULL;
         text += n;
     }
-    const size_t n = strncmp(text, ".v", 2) == 0 ? strspn(text + 2, "0123456789") : 0;
-    return n == 0 ? text : text + 2 + n;
+    return skip_version(text);
 }
 
 bool set_index_is_name(const char *index, const char *name)
@@ -164,9 +178,8 @@ static int choose_free(const struct set_present *present, struct wfs_shards *set
 {
     struct stat st;
     for (unsigned version = 1; version < MAX_VERSIONS || set->kind != NULL; version++) {
-        const char *name = set->kind != NULL
-                               ? set->kind->name(&set->arena, (*number)++)
-                               : print_name(&set->arena, stem, i, set->n_shards, version);
+        const char *name = set->kind != NULL ? set->kind->name(&set->arena, (*number)++)
+                                             : print_name(set, stem, i, version);
         if (name == NULL)
             return wfs_fail_memory(err);
         set->shards[i].name = name;
@@ -178,6 +191,27 @@ static int choose_free(const struct set_present *present, struct wfs_shards *set
     }
     return wfs_fail(err, EEXIST, "all names like '%s' are in use",
                     wfs_quote(set->shards[i].name).text);
+}
+
+/* Gives all files names of one version, of which none is in use. */
+static int choose_stem(const struct set_present *present, struct wfs_shards *set,
+                       const struct stem *stem, int directory, struct wfs_error *err)
+{
+    struct stat st;
+    size_t i = 0;
+    for (unsigned version = 1; version < MAX_VERSIONS && i < set->n_shards; version++) {
+        for (i = 0; i < set->n_shards; i++) {
+            const char *name = print_name(set, stem, i, version);
+            if (name == NULL)
+                return wfs_fail_memory(err);
+            if (is_named(present, name) || fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                break;
+            set->shards[i].name = name;
+        }
+    }
+    return i == set->n_shards ? 0
+                              : wfs_fail(err, EEXIST, "all names like '%s' are in use",
+                                         wfs_quote(print_name(set, stem, 0, 1)).text);
 }
 
 /* Returns whether a file has the content of a source: 1, 0; -EIO. */
@@ -227,6 +261,8 @@ int set_index_name(const struct set_present *present, struct wfs_shards *set,
     struct stem stem;
     uint64_t number = 0;
     int code = set->kind != NULL ? 0 : read_stem(set, outfile_name(index), &stem, err);
+    if (code == 0 && has_one_stem(set))
+        return choose_stem(present, set, &stem, outfile_directory(index), err);
     for (size_t i = 0; code == 0 && i < set->n_shards; i++) {
         if (set->shards[i].is_beside) {
             code = keep_beside(&set->shards[i], outfile_directory(index), err);

@@ -212,6 +212,18 @@ static bool is_same_tensor(const struct shard *shard, const struct wfs_tensor *w
            is_same_text(wanted->attrs, found->attrs);
 }
 
+/* Returns whether a file describes itself as this part of the set. The first one has the values of
+ * the whole, and is written in any case. */
+static bool is_same_part(const struct shard *shard, const struct wfs_catalog *found)
+{
+    const struct catalog_part *wanted = &shard->part->output.part, *part = &found->notes.part;
+    bool is_same = wanted->n == 0 || (wanted->number > 0 && wanted->number == part->number &&
+                                      wanted->n == part->n && wanted->n_tensors == part->n_tensors);
+    for (size_t i = 0; i < found->values.n && wanted->n > 0 && is_same; i++)
+        is_same = found->format->functions->describes_part(found->values.list[i].name);
+    return is_same;
+}
+
 /* What the home of a shard holds, as its loader reads it now. */
 static int load_home(const struct wfs_shards *set, const struct shard *shard,
                      struct wfs_catalog **out, struct wfs_error *err)
@@ -243,7 +255,7 @@ static int is_untouched(const struct wfs_shards *set, const struct shard *shard,
         return wfs_fail(err, inner.code, "%s", inner.text);
     if (code < 0)
         return 0;
-    bool is_same = found->n_tensors == shard->part->n_tensors &&
+    bool is_same = found->n_tensors == shard->part->n_tensors && is_same_part(shard, found) &&
                    !(set->catalog->output.is_safe && save_has_dangers(found));
     for (size_t i = 0; is_same && i < found->n_tensors; i++)
         is_same = is_same_tensor(shard, &shard->part->tensors[i], &found->tensors[i]);
@@ -324,6 +336,27 @@ static int plan_directory(struct wfs_shards *set, uint64_t max_bytes, struct wfs
     return 0;
 }
 
+/* Files of a format that describe themselves as parts get what they need for that, and the first
+ * one the values of the whole. -ENOMEM. */
+static int describe_parts(struct wfs_shards *set)
+{
+    const struct catalog_values *values = &set->catalog->values;
+    struct wfs_catalog *first = set->shards[0].part;
+    int code = 0;
+    if (set->format->functions->describes_part == NULL)
+        return 0;
+    catalog_copy_graph(first, set->catalog);
+    for (size_t i = 0; i < values->n && code == 0; i++) {
+        code = catalog_add_value(first, values->list[i].name, values->list[i].id, 0);
+        if (code == 0)
+            first->values.list[i].is_edited = values->list[i].is_edited;
+    }
+    for (size_t i = 0; i < set->n_shards; i++)
+        set->shards[i].part->output.part =
+            (struct catalog_part){(uint32_t)i, (uint32_t)set->n_shards, set->catalog->n_tensors};
+    return code;
+}
+
 /* Each tensor goes where it was, or with max_bytes not 0 into files of at most that. */
 static int plan_shards(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)
 {
@@ -333,7 +366,7 @@ static int plan_shards(struct wfs_shards *set, uint64_t max_bytes, struct wfs_er
     if (code < 0)
         return code;
     find_homes(set);
-    return find_untouched(set, err);
+    return describe_parts(set) < 0 ? wfs_fail_memory(err) : find_untouched(set, err);
 }
 
 static int plan(struct wfs_shards *set, uint64_t max_bytes, struct wfs_error *err)

@@ -221,7 +221,9 @@ static int gather(struct wfs_shards *set, struct wfs_catalog **out)
         memcpy(whole->tensors + whole->n_tensors, part->tensors,
                part->n_tensors * sizeof(*part->tensors));
         whole->n_tensors += part->n_tensors;
-        const int code = catalog_merge_texts(whole, part);
+        int code = catalog_merge_texts(whole, part);
+        if (code == 0 && i == 0 && part->format->functions->describes_part != NULL)
+            code = set_show_values(whole, part);
         if (catalog_adopt_part(whole, part) < 0 || code < 0)
             return -ENOMEM;
     }

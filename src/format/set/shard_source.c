@@ -23,7 +23,7 @@
 
 enum { MAX_LISTED = 20 }; /* findings of one kind */
 
-enum found { FOUND_UNREADABLE, FOUND_UNLISTED_KEY, FOUND_OTHER_SHARD, N_FOUND };
+enum found { FOUND_UNREADABLE, FOUND_UNLISTED_KEY, FOUND_OTHER_SHARD, FOUND_OTHER_PART, N_FOUND };
 
 /* The severity of each kind, and what is said of those that are not listed: of one, and of several.
  */
@@ -37,6 +37,8 @@ static const struct {
                             "more keys that are not in the index"},
     [FOUND_OTHER_SHARD] = {WFS_MEDIUM, "more key that is in a second shard",
                            "more keys that are in a second shard"},
+    [FOUND_OTHER_PART] = {WFS_MEDIUM, "more shard that describes another place in the set",
+                          "more shards that describe another place in the set"},
 };
 
 /* A shard that was opened before its turn. */
@@ -56,6 +58,7 @@ struct gathering {
     struct wfs_catalog *catalog;
     struct shard_index seen; /* without an index: the keys so far */
     struct early *early;     /* N_EARLY of a URL, from the last multiple of that on */
+    size_t n_shards;
     size_t n_found[N_FOUND];
     struct wfs_error *err;
 };
@@ -156,17 +159,16 @@ static int take_tensors(struct gathering *g, const struct wfs_catalog *part, uin
     return 0;
 }
 
-/* Shows the values of the first shard, but for those that describe it. -ENOMEM. */
-static int show_values(struct gathering *g, const struct wfs_catalog *part)
+int set_show_values(struct wfs_catalog *catalog, const struct wfs_catalog *part)
 {
     int code = 0;
-    g->catalog->values.graph = part->values.graph;
+    catalog->values.graph = part->values.graph;
     for (size_t i = 0; i < part->values.n && code == 0; i++) {
         const struct catalog_value *value = &part->values.list[i];
         if (!part->format->functions->describes_part(value->name))
-            code = catalog_add_value(g->catalog, value->name, value->id, 0);
+            code = catalog_add_value(catalog, value->name, value->id, 0);
     }
-    return code < 0 ? wfs_fail_memory(g->err) : 0;
+    return code;
 }
 
 /* The names are in the memory of the part, which becomes the whole's. */
@@ -174,7 +176,7 @@ static int note_values(struct gathering *g, const struct wfs_catalog *part)
 {
     bool (*describes_part)(const char *) = part->format->functions->describes_part;
     if (describes_part != NULL && g->catalog->sources.n == 0)
-        return show_values(g, part);
+        return set_show_values(g->catalog, part) < 0 ? wfs_fail_memory(g->err) : 0;
     for (size_t i = part->values.n; i-- > 0;) {
         if (describes_part != NULL && describes_part(part->values.list[i].name))
             continue;
@@ -186,6 +188,35 @@ static int note_values(struct gathering *g, const struct wfs_catalog *part)
         g->catalog->notes.unshown = value;
     }
     return 0;
+}
+
+/* Notes a shard that describes itself as another one than its place among all makes it. */
+static int note_part(struct gathering *g, uint32_t shard, const char *name,
+                     const struct wfs_catalog *part)
+{
+    const struct catalog_part *stated = &part->notes.part;
+    char text[80] = "a checkpoint of its own";
+    if (part->format->functions->describes_part == NULL ||
+        (stated->n == g->n_shards && stated->number == shard))
+        return 0;
+    if (stated->n > 0)
+        snprintf(text, sizeof(text),
+                 "file %" PRIu64 " of %" PRIu32 ", but is file %" PRIu32 " of %zu",
+                 (uint64_t)stated->number + 1, stated->n, shard + 1, g->n_shards);
+    return note(g, FOUND_OTHER_PART, "shard '%s' describes itself as %s", name, text);
+}
+
+/* The same, if the first one states another number of tensors in all files. */
+static int note_total(struct gathering *g, const char *name)
+{
+    const struct catalog_part *stated =
+        g->catalog->parts.n == 0 ? NULL : &g->catalog->parts.list[0]->notes.part;
+    char text[80];
+    if (stated == NULL || stated->n == 0 || stated->n_tensors == g->catalog->n_tensors)
+        return 0;
+    snprintf(text, sizeof(text), "%" PRIu64 ", but all shards together have %zu", stated->n_tensors,
+             g->catalog->n_tensors);
+    return note(g, FOUND_OTHER_PART, "shard '%s' states a number of tensors of %s", name, text);
 }
 
 /* Returns whether an error is not the fault of the shard: then loading stops. */
@@ -293,6 +324,8 @@ static int add_shard(struct gathering *g, uint32_t shard, const char *name)
                           wfs_quote(name).text)
                : take_tensors(g, part, shard, name);
     if (code == 0)
+        code = note_part(g, shard, name, part);
+    if (code == 0)
         code = note_values(g, part);
     if (code == 0 && catalog_merge_texts(g->catalog, part) < 0)
         code = wfs_fail_memory(g->err);
@@ -337,6 +370,7 @@ static int gather(struct gathering *g, const char *const *names, size_t n, struc
     if (n > context->limits.files)
         return wfs_fail(g->err, E2BIG, "it is in %s, the limit is %" PRIu64,
                         wfs_count(n, "file").text, context->limits.files);
+    g->n_shards = n;
     g->early = g->url == NULL ? NULL : calloc(N_EARLY, sizeof(*g->early));
     if ((g->url != NULL && g->early == NULL) || catalog_new(&g->catalog) < 0)
         return wfs_fail_memory(g->err);
@@ -350,6 +384,8 @@ static int gather(struct gathering *g, const char *const *names, size_t n, struc
     }
     if (code == 0 && g->index != NULL)
         code = check_found(g);
+    if (code == 0)
+        code = note_total(g, names[0]);
     code = code < 0 ? code : note_rest(g);
     if (code < 0)
         return code;

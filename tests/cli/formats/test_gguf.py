@@ -384,9 +384,75 @@ def test_from_and_to_safetensors(blocks, folder):
     assert "tensor 'c': GGUF has no dtype U16" in weightfs('convert', folder / 'wide.safetensors', folder / 'no.gguf', code=None).error
 
 
-def test_a_gguf_in_several_files_is_only_read(blocks, folder):
-    found = weightfs('convert', '--max-shard-size=1', blocks, str(folder / 'out') + '/', '--format=gguf', code=None)
-    assert found.code != 0 and 'a GGUF in several files is only read' in found.error
+# ---- sets ----
+
+PAIRS = [('general.architecture', gguf.STRING, 'x'), ('a.n', gguf.U16, 7), ('a.list', gguf.ARRAY, (gguf.U8, [1, 2]))]
+PARTS = [[('a%d' % i, 'F32', [8], struct.pack('<8f', *range(i, i + 8))), ('b%d' % i, 'Q8_0', [1, 32], q8(range(i, i + 32)))] for i in range(3)]
+
+
+@pytest.fixture(name='split')
+def fixture_split(folder):
+    return gguf.write_set(folder / 'split', PAIRS, PARTS).parent
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix == '.gguf'}
+
+
+def test_a_split_file_is_written_as_it_was(split, folder):
+    first = split / gguf.set_name(1, 3)
+    weightfs('convert', '--shards', '--format=gguf', first, str(folder / 'same') + '/')
+    assert files(folder / 'same') == files(split) and (folder / 'same/model.gguf.index.json').exists()
+    weightfs('convert', '--shards', first, folder / 'whole.gguf')
+    weightfs('convert', '--max-shard-size=66', '--format=gguf', folder / 'whole.gguf', str(folder / 'cut') + '/')
+    assert files(folder / 'cut') == files(split)
+    for path in (folder / 'same', folder / 'cut', folder / 'cut' / gguf.set_name(1, 3)):
+        assert weightfs('check', '--shards', path).stdout == ''
+
+
+@pytest.mark.usefixtures('need_shared')
+@pytest.mark.parametrize('options', [(), ('--max-shard-size=64',)])
+def test_a_split_file_of_the_reference_is_written_as_it_was(options, folder):
+    weightfs('convert', '--shards', '--format=gguf', *options, GOLDEN / 'split/model-00001-of-00003.gguf', str(folder / 'out') + '/')
+    assert files(folder / 'out') == {path.name: path.read_bytes() for path in GOLDEN.glob('split/model*')}
+
+
+def test_edits_of_a_split_file_keep_types_and_leave_no_old_name(split, folder):
+    weightfs('edit', '--set-value', 'a.n=9', '--set-value', 'a.list=[3]', '--remove', 'b1', '--format=gguf', split, str(folder / 'out') + '/')
+    pairs = [PAIRS[0], ('a.n', gguf.U16, 9), ('a.list', gguf.ARRAY, (gguf.U8, [3]))]
+    gguf.write_set(folder / 'expected', pairs, [PARTS[0], PARTS[1][:1], PARTS[2]])
+    assert files(folder / 'out') == files(folder / 'expected')
+    weightfs('edit', '--set-value', 'a.n=7', '--set-value', 'a.list=[1, 2]', '--overwrite', str(folder / 'out') + '/', str(folder / 'out') + '/')
+    gguf.write_set(folder / 'again', PAIRS, [PARTS[0], PARTS[1][:1], PARTS[2]], 'model.v2')
+    assert files(folder / 'out') == files(folder / 'again')
+    found = weightfs('edit', '--set-value', 'a.n=70000', split, folder / 'no.gguf', code=None)
+    assert "value 'a.n' has the type U16 in the GGUF: the number is out of its range" in found.error
+
+
+def test_parts_without_change_are_not_written_again(split, folder):
+    weightfs('edit', '--set-value', 'a.n=9', '--format=gguf', split, str(folder / 'out') + '/')
+    same = [(folder / 'out' / gguf.set_name(i, 3)).stat().st_ino == (split / gguf.set_name(i, 3)).stat().st_ino for i in (1, 2, 3)]
+    assert same[0] is False and same[1] == same[2]
+    assert [(split / gguf.set_name(i, 3)).read_bytes() == files(folder / 'out')[gguf.set_name(i, 3)] for i in (1, 2, 3)] == [False, True, True]
+
+
+def test_one_part_by_itself_stays_what_it_is(split, folder):
+    part = split / gguf.set_name(2, 3)
+    weightfs('convert', part, folder / 'out.gguf')
+    assert (folder / 'out.gguf').read_bytes() == part.read_bytes()
+    weightfs('convert', '--max-shard-size=1', '--format=gguf', part, str(folder / 'out') + '/')
+    assert files(folder / 'out') == files(gguf.write_set(folder / 'expected', (), [[one] for one in PARTS[1]]).parent)
+
+
+def test_parts_that_describe_other_places_are_findings(split, folder):
+    gguf.write_set(folder / 'split', PAIRS, PARTS)
+    other = gguf.write_set(folder / 'other', PAIRS, [[('z', 'F32', [1], bytes(4))]] * 2)
+    (split / gguf.set_name(2, 3)).write_bytes((other.parent / gguf.set_name(2, 2)).read_bytes())
+    (split / gguf.set_name(3, 3)).write_bytes(gguf.Writer().file([], PARTS[2]))
+    assert weightfs('check', split, code=None).stdout.splitlines() == [
+        "medium: shard 'model-00002-of-00003.gguf' describes itself as file 2 of 2, but is file 2 of 3",
+        "medium: shard 'model-00003-of-00003.gguf' describes itself as a checkpoint of its own",
+        "medium: shard 'model-00001-of-00003.gguf' states a number of tensors of 6, but all shards together have 5"]
 
 
 def test_a_type_of_a_fork_is_written_again(folder):

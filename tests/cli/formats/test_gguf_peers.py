@@ -157,6 +157,21 @@ def test_goldens_written_again_are_read_as_before(path, folder):
     assert after[0] == before[0] and is_same(after[1], before[1])
 
 
+@pytest.mark.parametrize('options', [{'split_max_tensors': 4}, {'split_max_size': 2000}, {'split_max_size': 2000, 'small_first_shard': True}], ids=str)
+def test_split_files_are_those_of_the_reference(options, folder):
+    tensors = tensors_of_all_types()
+    (folder / 'in').mkdir()
+    made_by_reference(folder / 'in/model.gguf', tensors=tensors, **options)
+    first = min((folder / 'in').iterdir())
+    weightfs('convert', '--shards', first, folder / 'whole.gguf')
+    assert (folder / 'whole.gguf').read_bytes() == made_by_reference(folder / 'one.gguf', tensors=tensors).read_bytes()
+    assert weightfs('check', '--shards', first).stdout == ''
+    for size in [options['split_max_size']] if 'split_max_size' in options and len(options) == 1 else []:
+        weightfs('convert', '--max-shard-size', str(size), '--format', 'gguf', folder / 'whole.gguf', str(folder / 'out') + '/')
+        found = {path.name: path.read_bytes() for path in (folder / 'out').glob('*.gguf')}
+        assert found == {path.name: path.read_bytes() for path in (folder / 'in').iterdir()}
+
+
 def test_the_dump_of_the_reference_shows_what_is_written(folder):
     path = made_by_reference(folder / 'in.gguf', tensors=tensors_of_all_types())
     weightfs('convert', '--cast', 'F32', '--remap', 's/^/x./', path, folder / 'out.gguf')

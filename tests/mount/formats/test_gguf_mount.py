@@ -55,3 +55,29 @@ def test_a_commit_copies_blocks_and_keeps_types(mount, folder):
     assert found.pairs == [('llama.block_count', gguf.U32, 2), ('tokenizer.ggml.tokens', gguf.ARRAY, (gguf.STRING, ['a', b'\xff']))]
     assert [(name, shape, content) for name, _, shape, content in found.tensors] == [
         ('blk.0.v', [2, 64], BLOCKS), ('b', [1], struct.pack('<f', 3))]
+
+
+def test_a_split_file_is_one_mount_and_is_committed_as_one(mount, folder):
+    parts = [[('blk.%d.w' % i, 'Q8_0', [2, 64], BLOCKS), ('b%d' % i, 'F32', [1], struct.pack('<f', i))] for i in range(2)]
+    pairs = [('general.name', gguf.STRING, 'x'), ('llama.block_count', gguf.U16, 1)]
+    split = gguf.write_set(folder / 'split', pairs, parts).parent
+    mnt = mount(split, 'output=%s/' % (folder / 'out'), 'format=gguf')
+    assert (mnt / 'blk/1/w').read_bytes() == BLOCKS and json.loads((mnt / 'general/name.json').read_text()) == 'x'
+    assert not (mnt / 'split').exists()
+    (mnt / 'blk/1/w').rename(mnt / 'blk/1/v')
+    (mnt / 'llama/block_count.json').write_text('2')
+    mnt.commit()
+    parts[1][0] = ('blk.1.v', *parts[1][0][1:])
+    expected = gguf.write_set(folder / 'expected', [pairs[0], ('llama.block_count', gguf.U16, 2)], parts).parent
+    assert sorted(path.name for path in (folder / 'out').glob('model*')) == [*sorted(path.name for path in expected.iterdir()), 'model.gguf.index.json']
+    assert all((folder / 'out' / path.name).read_bytes() == path.read_bytes() for path in expected.iterdir())
+    mnt.unmount()
+    mnt = mount(folder / 'out', 'rw')
+    assert json.loads((mnt / 'llama/block_count.json').read_text()) == 2
+    (mnt / 'b0').unlink()
+    mnt.commit()
+    del parts[0][1]
+    expected = gguf.write_set(folder / 'again', [pairs[0], ('llama.block_count', gguf.U16, 2)], parts, 'model.v2').parent
+    found = sorted(path for path in (folder / 'out').iterdir() if path.suffix == '.gguf')
+    assert [path.name for path in found] == sorted(path.name for path in expected.iterdir())
+    assert all(path.read_bytes() == (expected / path.name).read_bytes() for path in found)
