@@ -40,6 +40,14 @@ uint64_t wfs_patch_n_edits(const struct wfs_patch *patch);
  * NULL: no memory. */
 const char **wfs_patch_keys(const struct wfs_patch *patch, size_t *ret_n);
 
+/* A tensor that gets another key and stays what it is. */
+struct wfs_patch_rename {
+    const char *from, *to;
+};
+
+/* Returns those of the patch: malloc'ed, by `from`. NULL: no memory. */
+struct wfs_patch_rename *wfs_patch_renames(const struct wfs_patch *patch, size_t *ret_n);
+
 /*
  * Calls visit with a line for each edit, in which names are quoted: "'a' -> 'b': renamed". Stops
  * when it does not return 0, and returns that. -ENOMEM.

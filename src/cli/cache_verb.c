@@ -22,7 +22,7 @@ static enum exit_code fail(const char *path, int code)
 
 /* ---- list ---- */
 
-static const struct table_column columns[] = {{.heading = "URL", .n_least = 8, .cut = CUT_MIDDLE},
+static const struct table_column columns[] = {{.heading = "URL", .is_key = true},
                                               {.heading = "size", .is_right = true},
                                               {.heading = "present", .is_right = true},
                                               {.heading = "opened"}};

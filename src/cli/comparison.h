@@ -9,6 +9,7 @@
 
 #include "cli/args.h"
 
+#include <weightfs/patch.h>
 #include <weightfs/tensor.h>
 
 /* Two lists of numbers as vectors: sums of products, over all elements that are finite in both. */
@@ -55,7 +56,8 @@ int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b,
 
 /* ---- tables ---- */
 
-/* A tensor of both, or of one of them: the other is NULL then, and nothing was compared. */
+/* A tensor of both, or of one of them: the other is NULL then, and nothing was compared. Two keys
+ * are a rename. */
 struct diff_row {
     const struct wfs_tensor *a, *b;
     bool is_equal;
@@ -67,6 +69,17 @@ struct diff_row {
 int diff_rows_make(const struct wfs_catalog *a, const struct wfs_catalog *b, struct diff_row **out,
                    size_t *ret_n);
 
+/*
+ * Makes one row of a tensor that only A has and one that only B has, where they have the same
+ * dtype, shape and digest: it was renamed. Views that are much larger than their bytes are not
+ * read, and nothing is where the renames are known. If a read fails, returns its negative errno and
+ * sets *ret_failed to the tensor; -ENOMEM.
+ */
+int diff_rows_pair(struct diff_row *rows, size_t *n_rows, const struct wfs_patch_rename *renames,
+                   size_t n_renames, const struct wfs_tensor **ret_failed);
+
+bool diff_row_is_renamed(const struct diff_row *row);
+
 /* Puts them in the order of keys. */
 void diff_rows_sort(struct diff_row *rows, size_t n_rows);
 
@@ -77,7 +90,9 @@ const struct wfs_tensor *diff_row_tensor(const struct diff_row *row);
 enum exit_code diff_tables_check(const struct args *args);
 
 /* Prints a row for each tensor that differs, or with --stat one with a bar for each module that has
- * one; and puts the rows in their order. -ENOMEM. */
-int diff_tables_print(struct diff_row *rows, size_t n_rows, const struct args *args);
+ * one; and puts the rows in their order. json: an array is open for the modules; NULL: a table.
+ * -ENOMEM. */
+int diff_tables_print(struct diff_row *rows, size_t n_rows, const struct args *args,
+                      struct json_out *json);
 
 #endif

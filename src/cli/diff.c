@@ -34,7 +34,9 @@ struct diff {
     char *made[2];       /* paths in a mount, malloc'ed */
     const char **edited; /* keys that edits of the mount made or changed, in order; malloc'ed */
     size_t n_edited;
-    bool knows_edits; /* tensors with all other keys are the same in A and B */
+    bool knows_edits;                 /* tensors with all other keys are the same in A and B */
+    struct wfs_patch_rename *renames; /* of them; malloc'ed */
+    size_t n_renames;
     struct wfs_catalog *patch_file;
     struct wfs_patch *patch; /* which has the keys */
     struct wfs_catalog *catalogs[2];
@@ -44,9 +46,10 @@ struct diff {
     size_t *firsts;                /* of each group of it: 1 + the first row that was compared */
     struct json_out *json;         /* NULL: lines of text */
     bool has_table;                /* is printed at the end, in place of lines */
+    bool is_screen;                /* of a terminal */
     struct comparison_options options;
     struct progress progress;
-    uint64_t n_only[2], n_changed, n_equal, n_other;
+    uint64_t n_only[2], n_renamed, n_changed, n_equal, n_other;
 };
 
 /* ---- what tensors do not show ---- */
@@ -372,6 +375,15 @@ static enum exit_code choose_rows(struct diff *diff, const struct args *args)
     return EXIT_DONE;
 }
 
+/* Names the side of a tensor that cannot be read. */
+static enum exit_code read_error(const struct diff *diff, const struct wfs_tensor *tensor, int code)
+{
+    const struct wfs_tensor *first = wfs_catalog_tensor(diff->catalogs[0], 0);
+    const bool is_of_a =
+        tensor >= first && tensor < first + wfs_catalog_n_tensors(diff->catalogs[0]);
+    return input_read_error(diff->paths[is_of_a ? 0 : 1], tensor, code);
+}
+
 /* Finds out what there is to read, before anything is printed. */
 static enum exit_code prepare(struct diff *diff, const struct args *args)
 {
@@ -381,6 +393,11 @@ static enum exit_code prepare(struct diff *diff, const struct args *args)
     enum exit_code exit_code = choose_rows(diff, args);
     if (exit_code != EXIT_DONE)
         return exit_code;
+    const struct wfs_tensor *failed;
+    const int code =
+        diff_rows_pair(diff->rows, &diff->n_rows, diff->renames, diff->n_renames, &failed);
+    if (code < 0)
+        return failed == NULL ? print_memory(path) : read_error(diff, failed, code);
     autofree struct wfs_work *works = calloc(diff->n_rows + 1, sizeof(*works));
     for (size_t i = 0; i < diff->n_rows && works != NULL; i++) {
         const struct diff_row *row = &diff->rows[i];
@@ -397,7 +414,8 @@ static enum exit_code prepare(struct diff *diff, const struct args *args)
 
 static void print_only_in(struct diff *diff, size_t which)
 {
-    if (diff->json != NULL)
+    const bool is_list = diff->json != NULL && !diff->has_table;
+    if (is_list)
         json_out_open_array(diff->json, which == 0 ? "only_a" : "only_b");
     for (size_t i = 0; i < diff->n_rows && !ferror(stdout); i++) {
         const struct diff_row *row = &diff->rows[i];
@@ -407,7 +425,7 @@ static void print_only_in(struct diff *diff, size_t which)
         if (!diff->has_table)
             report_only(diff, which, which == 0 ? row->a : row->b);
     }
-    if (diff->json != NULL)
+    if (is_list)
         json_out_close(diff->json);
 }
 
@@ -434,14 +452,16 @@ static enum exit_code compare_row(struct diff *diff, size_t i)
         if (code < 0 && failed == NULL)
             return print_memory(diff->paths[0]);
         if (code < 0)
-            return input_read_error(diff->paths[failed == row->b], failed, code);
+            return read_error(diff, failed, code);
         diff->firsts[group] = i + 1;
     }
-    row->is_equal = comparison_is_alike(row->a, row->b) && row->comparison.has_content &&
-                    row->comparison.n_changed == 0;
+    const bool is_same = comparison_is_alike(row->a, row->b) && row->comparison.has_content &&
+                         row->comparison.n_changed == 0;
+    row->is_equal = is_same && !diff_row_is_renamed(row);
     diff->n_equal += row->is_equal;
-    diff->n_changed += !row->is_equal;
-    if (diff->has_table || row->is_equal)
+    diff->n_renamed += is_same && !row->is_equal;
+    diff->n_changed += !is_same;
+    if (diff->has_table || is_same)
         return EXIT_DONE;
     if (diff->json != NULL)
         put_change(diff, row);
@@ -459,8 +479,9 @@ static enum exit_code print_changed(struct diff *diff)
         if (row->a != NULL && row->b != NULL)
             n_bytes = input_add(n_bytes, input_add(row->a->n_bytes, row->b->n_bytes));
     }
+    const bool is_list = diff->json != NULL && !diff->has_table;
     progress_start(&diff->progress, "comparing", n_bytes);
-    if (diff->json != NULL)
+    if (is_list)
         json_out_open_array(diff->json, "changed");
     for (size_t i = 0; i < diff->n_rows && exit_code == EXIT_DONE && !ferror(stdout); i++) {
         const struct diff_row *row = &diff->rows[i];
@@ -470,26 +491,71 @@ static enum exit_code print_changed(struct diff *diff)
         progress_add(&diff->progress, input_add(row->a->n_bytes, row->b->n_bytes));
     }
     progress_end(&diff->progress);
-    if (diff->json != NULL)
+    if (is_list)
         json_out_close(diff->json);
     return exit_code;
 }
 
-static bool is_different(const struct diff *diff)
+static void print_renamed(const struct diff *diff)
 {
-    return diff->n_only[0] + diff->n_only[1] + diff->n_changed + diff->n_other > 0;
+    if (diff->json != NULL)
+        json_out_open_array(diff->json, "renamed");
+    for (size_t i = 0; i < diff->n_rows && !ferror(stdout); i++) {
+        const struct diff_row *row = &diff->rows[i];
+        if (!diff_row_is_renamed(row))
+            continue;
+        if (diff->json != NULL) {
+            json_out_open_object(diff->json, NULL);
+            json_out_text(diff->json, "key", row->a->key);
+            json_out_text(diff->json, "new_key", row->b->key);
+            json_out_close(diff->json);
+            continue;
+        }
+        screen_paint(stdout, COLOUR_CHANGED, "renamed:");
+        putchar(' ');
+        print_escaped(stdout, row->a->key);
+        fputs(" -> ", stdout);
+        print_escaped(stdout, row->b->key);
+        putchar('\n');
+    }
+    if (diff->json != NULL)
+        json_out_close(diff->json);
 }
 
+static bool is_different(const struct diff *diff)
+{
+    return diff->n_only[0] + diff->n_only[1] + diff->n_renamed + diff->n_changed + diff->n_other >
+           0;
+}
+
+static void put_counts(const struct diff *diff)
+{
+    json_out_u64(diff->json, "n_only_a", diff->n_only[0]);
+    json_out_u64(diff->json, "n_only_b", diff->n_only[1]);
+    json_out_u64(diff->json, "n_renamed", diff->n_renamed);
+    json_out_u64(diff->json, "n_changed", diff->n_changed);
+    json_out_u64(diff->json, "n_equal", diff->n_equal);
+    json_out_bool(diff->json, "is_equal", !is_different(diff));
+}
+
+/* People read of which files, too. */
 static void print_counts(const struct diff *diff)
 {
-    if (diff->json != NULL) {
-        json_out_u64(diff->json, "n_equal", diff->n_equal);
-        json_out_bool(diff->json, "is_equal", !is_different(diff));
-    } else if (is_different(diff)) {
-        printf("%" PRIu64 " only in A, %" PRIu64 " only in B, %" PRIu64 " changed, %" PRIu64
-               " equal\n",
-               diff->n_only[0], diff->n_only[1], diff->n_changed, diff->n_equal);
+    char renamed[48] = "";
+    if (diff->is_screen) {
+        fputs("A ", stdout);
+        print_escaped(stdout, diff->paths[0]);
+        fputs(", B ", stdout);
+        print_escaped(stdout, diff->paths[1]);
+        fputs(": ", stdout);
+    } else if (!is_different(diff)) {
+        return;
     }
+    if (diff->n_renamed > 0)
+        snprintf(renamed, sizeof(renamed), "%" PRIu64 " renamed, ", diff->n_renamed);
+    printf("%" PRIu64 " only in A, %" PRIu64 " only in B, %s%" PRIu64 " changed, %" PRIu64
+           " equal\n",
+           diff->n_only[0], diff->n_only[1], renamed, diff->n_changed, diff->n_equal);
 }
 
 /* Numbers of codes were compared as they are stored: what they stand for may differ otherwise. */
@@ -578,7 +644,8 @@ static void find_edited(struct diff *diff, const struct args *args)
         wfs_patch_parse(diff->patch_file, &diff->patch, &err) < 0)
         return;
     diff->edited = wfs_patch_keys(diff->patch, &diff->n_edited);
-    diff->knows_edits = diff->edited != NULL;
+    diff->renames = wfs_patch_renames(diff->patch, &diff->n_renames);
+    diff->knows_edits = diff->edited != NULL && diff->renames != NULL;
 }
 
 /* ---- the verb ---- */
@@ -596,14 +663,36 @@ static enum exit_code open_sides(struct diff *diff, const struct args *args)
     return exit_code;
 }
 
+/* People get a table; --json is one only of modules. */
+static bool has_table(const struct args *args)
+{
+    if (args_has(args, "json"))
+        return args_has(args, "stat");
+    return args_has(args, "long") || args_has(args, "stat") || args_has(args, "csv") ||
+           screen_width(STDOUT_FILENO) > 0;
+}
+
 static enum exit_code check_options(const struct args *args)
 {
-    const bool has_long = args_has(args, "long"), has_stat = args_has(args, "stat");
-    if (has_stat && (has_long || args_has(args, "json")))
-        return print_error(EXIT_USAGE, NULL, "--stat cannot be combined with --long or --json");
-    if (args_has(args, "sort") && (args_has(args, "json") || (!has_long && !has_stat)))
-        return print_error(EXIT_USAGE, NULL, "--sort needs the table of --long or --stat");
+    const bool is_json = args_has(args, "json"), has_stat = args_has(args, "stat");
+    if (args_has(args, "csv") && (is_json || args_has(args, "all")))
+        return print_error(EXIT_USAGE, NULL, "--csv cannot be combined with --json or --all");
+    if (has_stat && (args_has(args, "long") || (is_json && args_has(args, "all"))))
+        return print_error(EXIT_USAGE, NULL, "--stat cannot be combined with %s",
+                           args_has(args, "long") ? "--long" : "--json and --all");
+    if (args_has(args, "sort") && !has_table(args))
+        return print_error(EXIT_USAGE, NULL, "--sort needs the table of --long, --stat or --csv");
     return diff_tables_check(args);
+}
+
+static enum exit_code print_table(struct diff *diff, const struct args *args)
+{
+    if (diff->json != NULL)
+        json_out_open_array(diff->json, "modules");
+    const int code = diff_tables_print(diff->rows, diff->n_rows, args, diff->json);
+    if (diff->json != NULL)
+        json_out_close(diff->json);
+    return code < 0 ? print_memory(diff->paths[0]) : EXIT_DONE;
 }
 
 static enum exit_code run(struct diff *diff, const struct args *args)
@@ -618,16 +707,20 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     print_only_in(diff, 0);
     print_only_in(diff, 1);
     exit_code = print_changed(diff);
-    if (exit_code == EXIT_DONE && diff->has_table &&
-        diff_tables_print(diff->rows, diff->n_rows, args) < 0)
-        exit_code = print_memory(diff->paths[0]);
+    if (exit_code == EXIT_DONE && diff->has_table)
+        exit_code = print_table(diff, args);
+    else if (exit_code == EXIT_DONE)
+        print_renamed(diff);
     for (size_t i = 0; i < 2 && exit_code == EXIT_DONE; i++)
         exit_code = print_scales(diff, i);
     if (exit_code == EXIT_DONE && args_has(args, "all"))
         exit_code = print_rest(diff);
-    print_counts(diff);
-    if (diff->json != NULL)
+    if (diff->json != NULL) {
+        put_counts(diff);
         json_out_close(diff->json);
+    } else if (!args_has(args, "csv")) {
+        print_counts(diff);
+    }
     return exit_code != EXIT_DONE ? exit_code : is_different(diff) ? EXIT_FOUND : EXIT_DONE;
 }
 
@@ -637,6 +730,7 @@ static void diff_done(struct diff *diff)
     free(diff->rows);
     free(diff->firsts);
     free(diff->edited);
+    free(diff->renames);
     wfs_patch_free(diff->patch);
     wfs_catalog_free(diff->patch_file);
     for (size_t i = 0; i < 2; i++) {
@@ -652,10 +746,11 @@ static enum exit_code run_diff(const struct args *args)
         return exit_code;
     struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
     const bool is_json = args_has(args, "json");
-    const bool has_measures = args_has(args, "long") || args_has(args, "stat");
-    cleanup(diff_done) struct diff diff = {.json = is_json ? &json : NULL,
-                                           .has_table = has_measures && !is_json,
-                                           .options = {args_has(args, "exact"), has_measures}};
+    cleanup(diff_done) struct diff diff = {
+        .json = is_json ? &json : NULL,
+        .has_table = has_table(args),
+        .is_screen = screen_width(STDOUT_FILENO) > 0,
+        .options = {args_has(args, "exact"), has_table(args) || args_has(args, "long")}};
     return run(&diff, args);
 }
 
@@ -664,14 +759,16 @@ const struct verb verb_diff = {
     .text = "Compare two checkpoints tensor by tensor. Reports tensors that only one of them\n"
             "has, and tensors that differ in dtype, shape or content, with the largest\n"
             "absolute and relative difference. The exit code is 1 if there are differences.\n"
-            "With --long and --stat, 'relative' is the L2 norm of the difference divided by\n"
-            "that of A, 'cosine' the angle between A and B; elements that are not finite in\n"
-            "both are left out.\n"
+            "A tensor that B has with the same content under another key is renamed. On a\n"
+            "terminal the result is the table of --long. There, 'relative' is the L2 norm of\n"
+            "the difference divided by that of A, 'cosine' the angle between A and B;\n"
+            "elements that are not finite in both are left out.\n"
             "View options apply to both A and B. With GLOBs or names of modules, only the\n"
             "tensors that these choose are compared. For a mount, A is its source as it is\n"
             "shown, and B what a commit would write.",
     .has_source = true,
     .options = {{"all", NULL, "also metadata, values and bytes no tensor shows"},
+                {"csv", NULL, "print the table of --long or --stat as CSV"},
                 {"exact", NULL, "compare tensors of the same dtype bit for bit"},
                 {"json", NULL, "print one JSON object"},
                 {"large", NULL, INPUT_LARGE_HELP},

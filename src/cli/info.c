@@ -79,30 +79,27 @@ static const char *writer_of(const struct wfs_catalog *catalog)
 
 /* ---- tables with bars, for a terminal ---- */
 
-enum { N_BAR = 20, N_MOST = 16 /* rows of the table */, N_WIDE = 60 /* columns of a terminal */ };
+enum { N_BAR = 20, N_MOST = 16 /* rows of the table */ };
 
-/* In the order in which they are shown; a narrow terminal has room for a few only. */
-enum { NAME, TENSORS, ELEMENTS, SIZE, SHARE, BAR, N_COLUMNS };
-
+/* A narrow terminal has no room for the last ones. */
 static const struct table_column columns[] = {
-    [NAME] = {.n_least = 8, .cut = CUT_MIDDLE},
-    [TENSORS] = {.heading = "tensors", .is_right = true},
-    [ELEMENTS] = {.heading = "elements", .is_right = true},
-    [SIZE] = {.heading = "size", .is_right = true},
-    [SHARE] = {.heading = "share", .is_right = true},
-    [BAR] = {.heading = "", .n_least = 4},
+    {.is_key = true},
+    {.heading = "size", .is_right = true, .stays = true},
+    {.heading = "share", .is_right = true},
+    {.heading = "elements", .is_right = true},
+    {.heading = "tensors", .is_right = true},
+    {.heading = "", .n_least = 4},
 };
+
+enum { N_COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
 /* A table whose first column has the heading; the columns must last as long. */
 static void start(struct table *table, struct table_column own[N_COLUMNS], const char *heading,
                   const struct args *args)
 {
     memcpy(own, columns, sizeof(columns));
-    own[NAME].heading = heading;
-    const bool is_narrow = screen_width(STDOUT_FILENO) < N_WIDE;
-    if (is_narrow)
-        memcpy(own + TENSORS, columns + SIZE, (N_COLUMNS - SIZE) * sizeof(*own));
-    table_start(table, own, is_narrow ? N_COLUMNS - (SIZE - TENSORS) : N_COLUMNS, args);
+    own[0].heading = heading;
+    table_start(table, own, N_COLUMNS, args);
 }
 
 /* All cells but the name. n_all: the bytes of all rows. */
@@ -111,12 +108,10 @@ static void add_totals(struct table *table, const struct totals *totals, uint64_
     char share_text[16];
     const double share = n_all > 0 ? (double)totals->n_bytes / (double)n_all : 0;
     snprintf(share_text, sizeof(share_text), "%.1f%%", 100 * share);
-    if (table->n_columns == N_COLUMNS) {
-        table_count(table, totals->n_tensors);
-        table_count(table, totals->n_elems);
-    }
     table_bytes(table, totals->n_bytes);
     table_text(table, COLOUR_NONE, share_text);
+    table_count(table, totals->n_elems);
+    table_count(table, totals->n_tensors);
     table_bar(table, COLOUR_ADDED, share, N_BAR);
 }
 

@@ -130,15 +130,15 @@ static enum exit_code listing_sort(struct listing *listing, const struct args *a
 /* ---- rows ---- */
 
 static const struct table_column columns[] = {
-    {.heading = "key", .member = "key", .n_least = 12, .cut = CUT_MIDDLE},
+    {.heading = "key", .member = "key", .is_key = true},
     {.heading = "dtype", .member = "dtype"},
-    {.heading = "shape", .member = "shape", .n_least = 6},
-    {.heading = "size", .member = "bytes", .is_right = true},
+    {.heading = "shape", .member = "shape"},
+    {.heading = "size", .member = "bytes", .is_right = true, .stays = true},
     {.member = "role", .is_optional = true},
     {.member = "file"},
     {.heading = "offset", .member = "offset", .is_right = true},
-    {.heading = "file", .n_least = 12, .cut = CUT_MIDDLE},
-    {.heading = "key in the file", .member = "source_key", .n_least = 12, .cut = CUT_MIDDLE},
+    {.heading = "file", .cuts_middle = true, .n_least = 12},
+    {.heading = "key in the file", .member = "source_key", .cuts_middle = true, .n_least = 12},
     {.heading = "changes", .member = "changes", .n_least = 12},
 };
 
@@ -163,12 +163,14 @@ static void add_row(struct table *table, const struct listing *listing,
     table_name(table, COLOUR_NONE, file);
     table_exact(table, wfs_tensor_extent(tensor, &fd, &offset) ? &offset : NULL);
     table_name(table, COLOUR_NONE, file);
-    table_name(table, COLOUR_NONE, wfs_tensor_origin(tensor));
+    const char *origin = wfs_tensor_origin(tensor);
+    const bool is_said = table->form == TABLE_SCREEN && strcmp(origin, tensor->key) == 0;
+    table_name(table, COLOUR_NONE, is_said ? NULL : origin);
     table_name(table, COLOUR_CHANGED, tensor->changes);
 }
 
-/* The line below the table on a terminal. */
-static void print_total(const struct table *table, const struct listing *listing, int n_hidden)
+/* The lines below the table on a terminal. */
+static void print_total(const struct table *table, const struct listing *listing)
 {
     const struct key_tree *tree = &listing->tensors;
     const uint64_t n_elems = key_tree_n_elems(tree, 0, tree->n_tensors);
@@ -179,7 +181,7 @@ static void print_total(const struct table *table, const struct listing *listing
                amount_of_bytes(n_bytes).text);
     else
         printf("%s, %s\n", wfs_count(n_elems, "element").text, wfs_count(n_bytes, "byte").text);
-    table_print_hidden(n_hidden);
+    table_print_dropped(table);
 }
 
 /* Prints JSON if there is a place for it, else a table. file: NULL, or a member of the JSON.
@@ -202,7 +204,7 @@ static int listing_print(const struct listing *listing, const struct args *args,
         add_row(&table, listing, listing->tensors.tensors[i]);
     const int code = table_print(&table);
     if (table.form == TABLE_SCREEN && code >= 0)
-        print_total(&table, listing, code);
+        print_total(&table, listing);
     if (json != NULL) {
         json_out_close(json);
         json_out_close(json);

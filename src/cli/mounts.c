@@ -72,8 +72,8 @@ static void add_mount(struct table *table, const char *line)
 enum exit_code mounts_print(const struct args *args)
 {
     static const struct table_column columns[] = {
-        {.heading = "mount point", .member = "mountpoint", .n_least = 12, .cut = CUT_MIDDLE},
-        {.heading = "source", .member = "source", .n_least = 12, .cut = CUT_MIDDLE},
+        {.heading = "mount point", .member = "mountpoint", .is_key = true},
+        {.heading = "source", .member = "source", .cuts_middle = true, .n_least = 12},
         {.heading = "state", .member = "state"},
         {.heading = "edits", .member = "n_edits", .is_right = true},
     };

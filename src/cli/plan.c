@@ -4,78 +4,282 @@
  */
 #include "cli/args.h"
 #include "cli/input.h"
+#include "cli/key_tree.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "program/commit.h"
 #include "program/print.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/view.h>
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Cells of a row as it is written; a terminal has no new key, but a line below the old one. */
+enum { OLD_KEY, NEW_KEY, DTYPE, SHAPE, CLASS, CERTAINTY, ROW, WHY, N_CELLS };
+
 static const struct table_column columns[] = {
-    {.heading = "old key", .n_least = 10, .cut = CUT_MIDDLE},
-    {.heading = "new key", .n_least = 10, .cut = CUT_MIDDLE},
+    {.heading = "key", .is_key = true},
+    {.heading = "why", .stays = true, .n_least = 16},
     {.heading = "dtype"},
-    {.heading = "shape", .n_least = 5},
-    {.heading = "class", .n_least = 5},
-    {.heading = "certainty", .n_least = 6},
-    {.heading = "row", .n_least = 5},
-    {.heading = "why", .n_least = 10},
+    {.heading = "shape"},
+    {.heading = "class"},
+    {.heading = "certainty"},
+    {.heading = "row"},
 };
 
-enum { N_COLUMNS = sizeof(columns) / sizeof(columns[0]), NEW_KEY = 1, DTYPE = 2 };
+static const unsigned shown[] = {OLD_KEY, WHY, DTYPE, SHAPE, CLASS, CERTAINTY, ROW};
 
-struct totals {
-    uint64_t n_tensors, n_renamed, n_dropped;
+enum { N_COLUMNS = sizeof(columns) / sizeof(columns[0]), N_NUMBERS = 6 };
+
+/* The components of a key that are numbers, in order. */
+struct numbers {
+    size_t n;
+    uint64_t at[N_NUMBERS];
 };
 
-/* Adds a row of the plan, which ends with a line feed; its cells are overwritten. */
-static void add_row(struct table *table, char *row, struct totals *totals)
+/* A row of the plan. */
+struct step {
+    char *cells[N_CELLS]; /* borrowed */
+    char *pattern;        /* the cells, with "#" for numbers of keys; malloc'ed */
+    struct numbers old, new;
+    size_t rank; /* in the order of keys */
+};
+
+/* Rows that differ in nothing but numbers, of which all in a range occur. */
+struct fold {
+    const struct step *first;
+    struct numbers last; /* the largest in the old keys */
+};
+
+struct steps {
+    struct step *items;
+    size_t n, n_room;
+    struct fold *folds;
+    size_t n_folds;
+    uint64_t n_renamed, n_dropped;
+};
+
+static void steps_done(struct steps *steps)
 {
-    char *cells[N_COLUMNS];
-    for (size_t i = 0; i < N_COLUMNS; i++) {
-        cells[i] = row != NULL ? strsep(&row, "\t") : "";
+    for (size_t i = 0; i < steps->n; i++)
+        free(steps->items[i].pattern);
+    free(steps->items);
+    free(steps->folds);
+}
+
+static bool is_number(const char *component, size_t n)
+{
+    return n > 0 && n < 10 && strspn(component, "0123456789") >= n && (n == 1 || *component != '0');
+}
+
+/* Adds a key with "#" for its numbers. */
+static void add_pattern(struct strbuf *out, const char *key, struct numbers *ret)
+{
+    for (size_t at = 0, n; key[at] != '\0'; at += n) {
+        n = strcspn(key + at, ".");
+        if (ret->n < N_NUMBERS && is_number(key + at, n)) {
+            ret->at[ret->n++] = strtoull(key + at, NULL, 10);
+            strbuf_puts(out, "#");
+        } else {
+            strbuf_add(out, key + at, n);
+        }
+        if (key[at + n] == '.') {
+            strbuf_puts(out, ".");
+            n++;
+        }
     }
-    const bool is_dropped = strcmp(cells[NEW_KEY], "-") == 0;
-    const bool is_renamed = !is_dropped && strcmp(cells[0], cells[NEW_KEY]) != 0;
-    totals->n_tensors++;
-    totals->n_dropped += is_dropped;
-    totals->n_renamed += is_renamed;
-    for (size_t i = 0; i < N_COLUMNS; i++) {
-        const enum screen_colour colour = i == DTYPE                          ? COLOUR_DTYPE
-                                          : i <= NEW_KEY && is_dropped        ? COLOUR_REMOVED
-                                          : i == NEW_KEY && is_renamed        ? COLOUR_CHANGED
-                                          : i + 1 == N_COLUMNS && !is_dropped ? COLOUR_CHANGED
-                                                                              : COLOUR_NONE;
-        table_text(table, colour, cells[i]);
+}
+
+/* Adds a row, which ends with a NUL; its tabs are overwritten. -ENOMEM. */
+static int add_step(struct steps *steps, char *text)
+{
+    struct strbuf pattern = {0};
+    if (array_reserve(&steps->items, sizeof(*steps->items), steps->n, 1, &steps->n_room) < 0)
+        return -ENOMEM;
+    struct step *step = &steps->items[steps->n];
+    *step = (struct step){0};
+    for (size_t i = 0; i < N_CELLS; i++)
+        step->cells[i] = text != NULL ? strsep(&text, "\t") : "";
+    add_pattern(&pattern, step->cells[OLD_KEY], &step->old);
+    strbuf_puts(&pattern, "\t");
+    add_pattern(&pattern, step->cells[NEW_KEY], &step->new);
+    for (size_t i = DTYPE; i < N_CELLS; i++)
+        strbuf_printf(&pattern, "\t%s", step->cells[i]);
+    step->pattern = pattern.bytes;
+    if (pattern.has_failed) {
+        strbuf_done(&pattern);
+        return -ENOMEM;
     }
+    const bool is_dropped = strcmp(step->cells[NEW_KEY], "-") == 0;
+    steps->n++;
+    steps->n_dropped += is_dropped;
+    steps->n_renamed += !is_dropped && strcmp(step->cells[OLD_KEY], step->cells[NEW_KEY]) != 0;
+    return 0;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return order_of_keys(((const struct step *)a)->cells[OLD_KEY],
+                         ((const struct step *)b)->cells[OLD_KEY]);
+}
+
+static int by_pattern(const void *a, const void *b)
+{
+    const struct step *x = a, *y = b;
+    const int order = strcmp(x->pattern, y->pattern);
+    return order != 0 ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct fold *x = a, *y = b;
+    return (x->first->rank > y->first->rank) - (x->first->rank < y->first->rank);
+}
+
+/* Returns whether n steps of one pattern are all of a range of numbers, which new keys keep. */
+static bool is_range(const struct step *steps, size_t n, struct numbers *ret_last)
+{
+    const struct step *first = &steps[0];
+    uint64_t n_all = 1;
+    *ret_last = first->old;
+    if (first->new.n != first->old.n && first->new.n > 0)
+        return n == 1;
+    for (size_t i = 1; i < n; i++) {
+        for (size_t k = 0; k < first->old.n; k++) {
+            if (steps[i].old.at[k] < first->old.at[k] ||
+                (first->new.n > 0 &&
+                 steps[i].new.at[k] - steps[i].old.at[k] != first->new.at[k] - first->old.at[k]))
+                return false;
+            if (steps[i].old.at[k] > ret_last->at[k])
+                ret_last->at[k] = steps[i].old.at[k];
+        }
+        if (strcmp(steps[i].cells[OLD_KEY], steps[i - 1].cells[OLD_KEY]) == 0)
+            return false;
+    }
+    for (size_t k = 0; k < first->old.n && n_all <= n; k++)
+        n_all *= ret_last->at[k] - first->old.at[k] + 1;
+    return n_all == n;
+}
+
+/* Folds the steps of one pattern: all of them, or what runs in their order can be. */
+static void fold_group(struct steps *steps, size_t start, size_t end)
+{
+    struct numbers last, more;
+    for (size_t i = start, n; i < end; i += n) {
+        n = end - i;
+        if (!is_range(&steps->items[i], n, &last)) {
+            for (n = 1, last = steps->items[i].old;
+                 i + n < end && is_range(&steps->items[i], n + 1, &more); n++)
+                last = more;
+        }
+        steps->folds[steps->n_folds++] = (struct fold){&steps->items[i], last};
+    }
+}
+
+/* -ENOMEM. */
+static int fold_all(struct steps *steps)
+{
+    if (steps->n == 0)
+        return 0;
+    steps->folds = calloc(steps->n, sizeof(*steps->folds));
+    if (steps->folds == NULL)
+        return -ENOMEM;
+    qsort(steps->items, steps->n, sizeof(*steps->items), by_key);
+    for (size_t i = 0; i < steps->n; i++)
+        steps->items[i].rank = i;
+    qsort(steps->items, steps->n, sizeof(*steps->items), by_pattern);
+    for (size_t i = 0, end; i < steps->n; i = end) {
+        for (end = i + 1; end < steps->n; end++) {
+            if (strcmp(steps->items[i].pattern, steps->items[end].pattern) != 0)
+                break;
+        }
+        fold_group(steps, i, end);
+    }
+    qsort(steps->folds, steps->n_folds, sizeof(*steps->folds), by_rank);
+    return 0;
+}
+
+/* Adds a key whose numbers run from those of its first step to these. */
+static void add_key(struct strbuf *out, const char *key, const struct numbers *first,
+                    const struct numbers *old, const struct numbers *last)
+{
+    size_t k = 0;
+    for (size_t at = 0, n; key[at] != '\0'; at += n) {
+        n = strcspn(key + at, ".");
+        const bool is_range = k < first->n && is_number(key + at, n) && last->at[k] > old->at[k];
+        if (is_range)
+            strbuf_printf(out, "{%" PRIu64 "..%" PRIu64 "}", first->at[k],
+                          first->at[k] + last->at[k] - old->at[k]);
+        else
+            strbuf_add(out, key + at, n);
+        k += k < first->n && is_number(key + at, n);
+        if (key[at + n] == '.') {
+            strbuf_puts(out, ".");
+            n++;
+        }
+    }
+}
+
+static void add_row(struct table *table, const struct fold *fold)
+{
+    const struct step *step = fold->first;
+    const bool is_dropped = strcmp(step->cells[NEW_KEY], "-") == 0;
+    const bool is_renamed = !is_dropped && strcmp(step->cells[OLD_KEY], step->cells[NEW_KEY]) != 0;
+    struct strbuf key = {0}, below = {0};
+    add_key(&key, step->cells[OLD_KEY], &step->old, &step->old, &fold->last);
+    table_built(table, is_dropped ? COLOUR_REMOVED : COLOUR_NONE, &key);
+    for (size_t i = 1; i < N_COLUMNS; i++) {
+        const unsigned cell = shown[i];
+        const enum screen_colour colour = cell == DTYPE                ? COLOUR_DTYPE
+                                          : cell == WHY && !is_dropped ? COLOUR_CHANGED
+                                                                       : COLOUR_NONE;
+        table_text(table, colour, step->cells[cell][0] != '\0' ? step->cells[cell] : NULL);
+    }
+    if (!is_renamed)
+        return;
+    strbuf_puts(&below, "  -> ");
+    add_key(&below, step->cells[NEW_KEY], &step->new, &step->old, &fold->last);
+    table_below(table, COLOUR_CHANGED, &below);
+}
+
+static int print_folds(const struct steps *steps, const struct args *args)
+{
+    auto_table struct table table;
+    table_start(&table, columns, N_COLUMNS, args);
+    for (size_t i = 0; i < steps->n_folds; i++)
+        add_row(&table, &steps->folds[i]);
+    const int code = table_print(&table);
+    if (code < 0)
+        return code;
+    printf("%s, %" PRIu64 " renamed, %" PRIu64 " dropped\n", wfs_count(steps->n, "tensor").text,
+           steps->n_renamed, steps->n_dropped);
+    table_print_dropped(&table);
+    return 0;
 }
 
 /* Prints the plan, whose first row is a heading, as a table on a terminal. */
 static int print_table(char *plan, const struct args *args)
 {
-    auto_table struct table table;
-    struct totals totals = {0};
-    table_start(&table, columns, N_COLUMNS, args);
-    for (char *row = strchr(plan, '\n'), *next; row != NULL && row[1] != '\0'; row = next) {
+    cleanup(steps_done) struct steps steps = {0};
+    int code = 0;
+    for (char *row = strchr(plan, '\n'), *next; code == 0 && row != NULL && row[1] != '\0';
+         row = next) {
         next = strchr(++row, '\n');
         if (next != NULL)
             *next = '\0';
-        add_row(&table, row, &totals);
+        code = add_step(&steps, row);
     }
-    const int code = table_print(&table);
-    if (code < 0)
-        return code;
-    printf("%s, %" PRIu64 " renamed, %" PRIu64 " dropped\n",
-           wfs_count(totals.n_tensors, "tensor").text, totals.n_renamed, totals.n_dropped);
-    table_print_hidden(code);
-    return 0;
+    if (code == 0)
+        code = fold_all(&steps);
+    return code < 0 ? code : print_folds(&steps, args);
 }
 
 static enum exit_code print_report(const struct args *args, const struct wfs_report *report)
@@ -174,8 +378,10 @@ static enum exit_code run_plan(const struct args *args)
 
 const struct verb verb_plan = {
     .operands = "SOURCE",
-    .text = "Show what the view options would do to each tensor of SOURCE, and why, as a\n"
-            "table, in pipes with tabs between the columns. Writes nothing. The same view\n"
+    .text = "Show what the view options would do to each tensor of SOURCE, and why: on a\n"
+            "terminal as a table, in which layers with the same changes are one row and a\n"
+            "new key is below the old one; in pipes with tabs between the columns. Writes\n"
+            "nothing. The same view\n"
             "options can be given to a mount (-o NAME=VALUE) and to every verb that reads a\n"
             "SOURCE.",
     .has_source = true,

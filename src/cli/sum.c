@@ -8,6 +8,7 @@
 #include "cli/manifest.h"
 #include "cli/pool.h"
 #include "cli/progress.h"
+#include "cli/table.h"
 #include "program/print.h"
 #include "program/terminal.h"
 
@@ -40,9 +41,10 @@ struct sum {
     const char *path;
     const struct args *args;
     const struct args *globs; /* the operands that choose tensors; NULL: all are chosen */
-    struct json_out *json;    /* NULL: lines */
-    char separator;           /* between the fields of a line */
-    bool names_source;        /* in each line of a check */
+    struct json_out *json;    /* NULL: lines, or a table */
+    bool is_screen;           /* people get a table, with the first digits */
+    struct table table;
+    bool names_source; /* in each line of a check, above a table */
     /* Of a check. */
     const struct manifest *manifest;
     const struct manifest_part *part;
@@ -110,17 +112,36 @@ static int print_word(const char *name)
     return 0;
 }
 
-static int print_line_of(const struct sum *sum, const struct wfs_tensor *tensor,
-                         const struct sums *sums)
+static int print_line_of(const struct wfs_tensor *tensor, const struct sums *sums)
 {
-    const char c = sum->separator;
-    printf("%s%c%s%c%s%c", sums->sha256, c, sums->xxh3, c,
-           wfs_dtype_name((enum wfs_dtype)tensor->dtype), c);
+    printf("%s\t%s\t%s\t", sums->sha256, sums->xxh3, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
     print_shape(stdout, &tensor->shape);
-    putchar(c);
+    putchar('\t');
     const int code = print_word(tensor->key);
     putchar('\n');
     return code;
+}
+
+enum { N_DIGITS = 12 /* that people compare */ };
+
+static const struct table_column columns[] = {
+    {.heading = "key", .is_key = true},
+    {.heading = "SHA-256", .stays = true},
+    {.heading = "XXH3"},
+    {.heading = "dtype"},
+    {.heading = "shape"},
+};
+
+static void add_row(struct table *table, const struct wfs_tensor *tensor, const struct sums *sums)
+{
+    char digits[N_DIGITS + 1];
+    table_name(table, COLOUR_NONE, tensor->key);
+    snprintf(digits, sizeof(digits), "%.*s", N_DIGITS, sums->sha256);
+    table_text(table, COLOUR_NONE, digits);
+    snprintf(digits, sizeof(digits), "%.*s", N_DIGITS, sums->xxh3);
+    table_text(table, COLOUR_NONE, digits);
+    table_text(table, COLOUR_DTYPE, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    table_shape(table, &tensor->shape);
 }
 
 static void json_line(struct json_out *json, const struct wfs_tensor *tensor,
@@ -135,13 +156,15 @@ static void json_line(struct json_out *json, const struct wfs_tensor *tensor,
 
 static int print_sums(struct pool *pool, size_t i, const void *sums)
 {
-    const struct sum *sum = sum_of(pool);
+    struct sum *sum = sum_of(pool);
     const struct wfs_tensor *tensor = sum->tensors[i];
     int code = 0;
     if (sum->json != NULL)
         json_line(sum->json, tensor, sums);
+    else if (sum->is_screen)
+        add_row(&sum->table, tensor, sums);
     else
-        code = print_line_of(sum, tensor, sums);
+        code = print_line_of(tensor, sums);
     return ferror(stdout) ? -EPIPE : code;
 }
 
@@ -235,10 +258,14 @@ static enum exit_code finish_check(struct sum *sum)
 
 /* ---- one source ---- */
 
-static int begin(const struct sum *sum)
+static int begin(struct sum *sum)
 {
     if (sum->manifest != NULL)
         return 0;
+    if (sum->is_screen) {
+        table_start(&sum->table, columns, sizeof(columns) / sizeof(columns[0]), sum->args);
+        return 0;
+    }
     if (sum->json != NULL) {
         json_out_open_object(sum->json, NULL);
         json_out_text(sum->json, "file", sum->path);
@@ -251,12 +278,25 @@ static int begin(const struct sum *sum)
     return code;
 }
 
-static void end(const struct sum *sum)
+/* code: how far it came. */
+static int end(struct sum *sum, int code)
 {
+    if (sum->manifest == NULL && sum->is_screen && code == 0) {
+        if (sum->names_source) {
+            print_escaped(stdout, sum->path);
+            puts(":");
+        }
+        code = table_print(&sum->table);
+        printf("%s, the first %d digits of each sum; whole in pipes and with --json\n",
+               wfs_count(sum->n_tensors, "tensor").text, N_DIGITS);
+        table_print_dropped(&sum->table);
+    }
+    table_done(&sum->table);
     if (sum->json != NULL) {
         json_out_close(sum->json);
         json_out_close(sum->json);
     }
+    return code;
 }
 
 static enum exit_code make_all(struct sum *sum, const struct wfs_workload *workload)
@@ -272,7 +312,7 @@ static enum exit_code make_all(struct sum *sum, const struct wfs_workload *workl
     if (code == 0)
         code = pool_run(&sum->pool, &failed);
     progress_end(&sum->progress);
-    end(sum);
+    code = end(sum, code);
     if (code == -ENOMEM)
         return print_memory(sum->path);
     if (code < 0 && failed != SIZE_MAX)
@@ -332,7 +372,8 @@ static enum exit_code print_one(const struct input_one *one)
                       .args = &one->args,
                       .globs = &globs,
                       .json = one->json,
-                      .separator = screen_width(STDOUT_FILENO) > 0 ? ' ' : '\t'};
+                      .is_screen = one->json == NULL && screen_width(STDOUT_FILENO) > 0,
+                      .names_source = one->is_of_many};
     return sum_source(&sum);
 }
 
@@ -435,7 +476,8 @@ const struct verb verb_sum = {
     .text = "Print SHA-256, XXH3 (64 bits), dtype, shape and key of each tensor, or of those\n"
             "that GLOBs or names of modules choose, which are not files. The sums are\n"
             "those of the elements as a mount shows them: equal tensors have equal sums in\n"
-            "all formats. Blanks in keys are printed as \\x20. With --check, report each\n"
+            "all formats. Blanks in keys are printed as \\x20. A terminal gets a table with\n"
+            "the first digits. With --check, report each\n"
             "tensor that is not as a line of MANIFEST ('-': standard input) describes it,\n"
             "that is missing, or that no line describes; the exit code is 1 then. Without\n"
             "SOURCE, the files that MANIFEST names are checked.",

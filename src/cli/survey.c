@@ -315,17 +315,17 @@ static int compare_rows(const void *a, const void *b)
 /* ---- printing ---- */
 
 static const struct table_column screen_columns_of[] = {
-    {.heading = "key", .n_least = 20, .cut = CUT_MIDDLE},
-    {.heading = "dtype", .leaves_equal = true},
-    {.heading = "shape", .n_least = 8},
-    {.heading = "std", .is_right = true},
-    {.heading = "values"},
-    {.heading = "", .n_least = 10},
+    {.heading = "key", .is_key = true},
+    {.heading = "dtype"},
+    {.heading = "std", .is_right = true, .stays = true},
+    {.heading = "values", .stays = true},
+    {.heading = "", .n_least = 10, .stays = true},
+    {.heading = "shape"},
     {.heading = "mean", .is_right = true},
     {.heading = "min", .is_right = true},
     {.heading = "max", .is_right = true},
-    {.heading = "zeros", .is_right = true, .leaves_equal = true},
-    {.heading = "NaN", .is_right = true, .leaves_equal = true},
+    {.heading = "zeros", .is_right = true},
+    {.heading = "NaN", .is_right = true},
 };
 
 /* Of pipes and of CSV. */
@@ -421,13 +421,13 @@ static void add_note(const struct survey *survey, const struct row *row, const c
 static void put_number(struct table *table, const struct total *total, double number, bool is_whole)
 {
     char text[VALUES_TEXT_MAX];
-    const bool is_exact = is_whole && fabs(number) < 1e15;
-    const int n_digits = table->form == TABLE_SCREEN ? 3 : table->form == TABLE_CSV ? 17 : 9;
-    if (is_exact && (table->form != TABLE_SCREEN || fabs(number) < 1e6))
-        snprintf(text, sizeof(text), "%.0f", number);
-    else
-        snprintf(text, sizeof(text), "%.*g", n_digits, number);
-    table_text(table, COLOUR_NONE, total->of.stats.n_finite > 0 ? text : NULL);
+    const double most = table->form == TABLE_SCREEN ? 1e6 : 1e15;
+    if (total->of.stats.n_finite == 0 || !is_whole || fabs(number) >= most) {
+        table_number(table, total->of.stats.n_finite > 0 ? number : NAN);
+        return;
+    }
+    snprintf(text, sizeof(text), "%.0f", number);
+    table_text(table, COLOUR_NONE, text);
 }
 
 static void put_count(struct table *table, const struct total *total, uint64_t n)
@@ -488,13 +488,14 @@ static void add_row(struct table *table, const struct survey *survey, const stru
     add_key(survey, row, &key);
     table_built(table, COLOUR_NONE, &key);
     table_text(table, COLOUR_DTYPE, wfs_dtype_name(dtype));
-    put_shape(table, survey, row);
     if (is_screen) {
         put_std(table, &total);
         put_spark(table, &total);
         put_note(table, survey, row);
-        put_number(table, &total, stats->mean, false);
     }
+    put_shape(table, survey, row);
+    if (is_screen)
+        put_number(table, &total, stats->mean, false);
     put_number(table, &total, stats->min, is_whole);
     put_number(table, &total, stats->max, is_whole);
     if (!is_screen) {
@@ -509,8 +510,8 @@ static void add_row(struct table *table, const struct survey *survey, const stru
     }
 }
 
-/* The line below the table on a terminal. */
-static void print_total(const struct survey *survey, int n_hidden)
+/* The lines below the table on a terminal. */
+static void print_total(const struct survey *survey, const struct table *table)
 {
     const struct key_tree *tree = &survey->tree;
     uint64_t n_nan = 0, n_infinite = 0;
@@ -521,7 +522,7 @@ static void print_total(const struct survey *survey, int n_hidden)
     printf("%s, %s elements; NaN in %" PRIu64 ", infinities in %" PRIu64 "\n",
            wfs_count(tree->n_tensors, "tensor").text,
            amount_of_count(key_tree_n_elems(tree, 0, tree->n_tensors)).text, n_nan, n_infinite);
-    table_print_hidden(n_hidden);
+    table_print_dropped(table);
 }
 
 static int print_table(const struct survey *survey)
@@ -534,7 +535,7 @@ static int print_table(const struct survey *survey)
         add_row(&table, survey, &survey->rows[i]);
     const int code = table_print(&table);
     if (is_screen && code >= 0)
-        print_total(survey, code);
+        print_total(survey, &table);
     return code < 0 ? code : 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,6 +84,11 @@ static void end_cell(struct table *table)
         json_out_close(table->json);
 }
 
+static enum screen_cut cut_of(const struct table_column *column)
+{
+    return column->is_key || column->cuts_middle ? CUT_MIDDLE : CUT_END;
+}
+
 static void write_cell(const struct table *table, enum screen_colour colour, const char *text)
 {
     const bool is_last = table->n_cells % table->n_columns == 0;
@@ -109,7 +115,7 @@ void table_text(struct table *table, enum screen_colour colour, const char *text
         size_t *widest = &table->widths[column - table->columns];
         const char byte = (char)colour;
         strbuf_add(&table->cells, &byte, 1);
-        const size_t width = screen_cut(&table->cells, shown, table->n_screen, column->cut);
+        const size_t width = screen_cut(&table->cells, shown, table->n_screen, cut_of(column));
         strbuf_add(&table->cells, "", 1);
         *widest = width > *widest ? width : *widest;
     } else if (table->form == TABLE_SCREEN) {
@@ -179,6 +185,22 @@ void table_exact(struct table *table, const uint64_t *n)
         table_text(table, COLOUR_NONE, NULL);
 }
 
+void table_number(struct table *table, double number)
+{
+    const int n_digits = table->form == TABLE_SCREEN ? 3 : table->form == TABLE_CSV ? 17 : 9;
+    char text[40];
+    if (table->form == TABLE_JSON && !isinf(number)) {
+        json_out_double(table->json, begin_cell(table)->member, number);
+        end_cell(table);
+        return;
+    }
+    snprintf(text, sizeof(text), "%.*g", n_digits, number);
+    table_text(table, COLOUR_NONE,
+               isnan(number)               ? NULL
+               : table->form == TABLE_JSON ? (number > 0 ? "Infinity" : "-Infinity")
+                                           : text);
+}
+
 void table_bar(struct table *table, enum screen_colour colour, double share, size_t n_columns)
 {
     struct strbuf bar = {0};
@@ -188,6 +210,18 @@ void table_bar(struct table *table, enum screen_colour colour, double share, siz
 
 /* ---- the terminal ---- */
 
+/* In place of a colour: the cells of a row that has a name only. */
+enum { BELOW = 0x7f };
+
+void table_below(struct table *table, enum screen_colour colour, struct strbuf *text)
+{
+    static const char none[] = {BELOW, '\0'};
+    table_built(table, colour, text);
+    for (size_t i = 1; i < table->n_columns; i++)
+        strbuf_add(&table->cells, none, sizeof(none));
+    table->n_cells += table->n_columns - 1;
+}
+
 /* Returns the columns that a column of the table takes, with the gap before it. One without content
  * is not shown. */
 static size_t width_of(const struct table *table, size_t i)
@@ -195,41 +229,62 @@ static size_t width_of(const struct table *table, size_t i)
     return table->widths[i] == 0 ? 0 : table->widths[i] + (i > 0 ? N_GAP : 0);
 }
 
-/* Returns how far a column may still give way. */
+/* Returns how far a column may still give way: a key down to two fifths of the terminal. */
 static size_t slack_of(const struct table *table, size_t i)
 {
-    const size_t n_least = table->columns[i].n_least, width = table->widths[i];
-    return n_least > 0 && width > n_least ? width - n_least : 0;
+    const struct table_column *column = &table->columns[i];
+    const size_t n_least = column->is_key ? table->n_screen * 2 / 5 + 1 : column->n_least;
+    return n_least > 0 && table->widths[i] > n_least ? table->widths[i] - n_least : 0;
 }
 
-/* Makes the widest columns narrower, one column of the screen after the other. */
-static void shrink(struct table *table, size_t n)
+/* Returns the columns of the terminal that all take, when those other than keys have given way, or
+ * keys too. */
+static size_t least_width(const struct table *table, bool cuts_keys)
 {
     size_t width = 0;
-    for (size_t i = 0; i < n; i++)
-        width += width_of(table, i);
-    for (; width > table->n_screen; width--) {
-        size_t widest = n;
-        for (size_t i = 0; i < n; i++) {
-            if (slack_of(table, i) > 0 && (widest == n || table->widths[i] > table->widths[widest]))
-                widest = i;
-        }
-        if (widest == n)
-            return;
-        table->widths[widest]--;
+    for (size_t i = 0; i < table->n_columns; i++) {
+        const bool gives_way = cuts_keys || !table->columns[i].is_key;
+        width += width_of(table, i) - (gives_way ? slack_of(table, i) : 0);
+    }
+    return width;
+}
+
+/* Takes the last columns off the screen until the others have room, and notes their headings. */
+static void drop(struct table *table, bool cuts_keys)
+{
+    for (size_t i = table->n_columns; i-- > 0 && least_width(table, cuts_keys) > table->n_screen;) {
+        const struct table_column *column = &table->columns[i];
+        if (table->widths[i] == 0 || column->is_key || (column->stays && !cuts_keys))
+            continue;
+        table->widths[i] = 0;
+        if (column->heading[0] != '\0')
+            strbuf_printf(&table->dropped, "%s%s", table->dropped.n_bytes > 0 ? ", " : "",
+                          column->heading);
     }
 }
 
-/* Returns how many columns of the table have room when all have given way. */
-static size_t count_columns(const struct table *table)
+/* Makes the widest columns narrower, one column of the screen after the other; keys come last. */
+static void shrink(struct table *table)
 {
-    size_t n = 0, width = 0;
-    for (; n < table->n_columns; n++) {
-        width += width_of(table, n) - slack_of(table, n);
-        if (width > table->n_screen)
-            break;
+    size_t width = 0;
+    for (size_t i = 0; i < table->n_columns; i++)
+        width += width_of(table, i);
+    for (bool cuts_keys = false; width > table->n_screen;) {
+        size_t widest = table->n_columns;
+        for (size_t i = 0; i < table->n_columns; i++) {
+            if (table->columns[i].is_key == cuts_keys && slack_of(table, i) > 0 &&
+                (widest == table->n_columns || table->widths[i] > table->widths[widest]))
+                widest = i;
+        }
+        if (widest < table->n_columns) {
+            table->widths[widest]--;
+            width--;
+        } else if (!cuts_keys) {
+            cuts_keys = true;
+        } else {
+            return;
+        }
     }
-    return n > 0 ? n : 1;
 }
 
 /* Adds a cell to a line of which n_left columns are free; returns how many are then. */
@@ -238,7 +293,7 @@ static size_t add_cell(const struct table *table, struct strbuf *line, size_t i,
 {
     autostrbuf struct strbuf cell = {0};
     const size_t room = table->widths[i] < n_left ? table->widths[i] : n_left;
-    const size_t width = screen_cut(&cell, text, room, table->columns[i].cut);
+    const size_t width = screen_cut(&cell, text, room, cut_of(&table->columns[i]));
     const bool has_colour = table->has_colour && colour != COLOUR_NONE && width > 0;
     const size_t n_before = table->columns[i].is_right ? room - width : 0;
     const size_t n_after = table->columns[i].is_right ? 0 : room - width;
@@ -252,8 +307,7 @@ static size_t add_cell(const struct table *table, struct strbuf *line, size_t i,
 }
 
 /* Prints a row, whose cells follow each other; the heading has none. Returns what follows it. */
-static const char *print_row(const struct table *table, const char *cells, size_t n_shown,
-                             bool *ret_has_failed)
+static const char *print_row(const struct table *table, const char *cells, bool *ret_has_failed)
 {
     autostrbuf struct strbuf line = {0};
     size_t n_left = table->n_screen;
@@ -261,12 +315,11 @@ static const char *print_row(const struct table *table, const char *cells, size_
         const enum screen_colour colour =
             cells != NULL ? (enum screen_colour)(unsigned char)cells[0] : COLOUR_HEADING;
         const char *text = cells != NULL ? cells + 1 : table->columns[i].heading;
-        const bool is_shown = i < n_shown && table->widths[i] > 0;
-        if (is_shown && i > 0) {
+        if (table->widths[i] > 0 && i > 0) {
             strbuf_puts(&line, "  ");
             n_left -= n_left < N_GAP ? n_left : N_GAP;
         }
-        if (is_shown)
+        if (table->widths[i] > 0)
             n_left = add_cell(table, &line, i, colour, text, n_left);
         cells = cells != NULL ? text + strlen(text) + 1 : NULL;
     }
@@ -278,7 +331,10 @@ static const char *print_row(const struct table *table, const char *cells, size_
     return cells;
 }
 
-/* Takes the columns off the screen that have one text in two rows or more. */
+/*
+ * Takes the columns off the screen that have one text in all rows: what is nothing, for good; what
+ * is something in two rows or more, for the line below. A key stays, and what has no heading.
+ */
 static void leave_equal(struct table *table)
 {
     autofree const char **firsts = calloc(table->n_columns, sizeof(*firsts));
@@ -292,15 +348,22 @@ static void leave_equal(struct table *table)
         const size_t column = i % table->n_columns;
         if (i < table->n_columns)
             firsts[column] = cell + 1;
-        differs[column] = differs[column] || strcmp(firsts[column], cell + 1) != 0;
+        differs[column] =
+            differs[column] || (cell[0] != BELOW && strcmp(firsts[column], cell + 1) != 0);
         cell += strlen(cell + 1) + 2;
     }
-    for (size_t i = 0; table->n_cells > table->n_columns && i < table->n_columns; i++) {
-        if (!table->columns[i].leaves_equal || differs[i] || table->widths[i] == 0)
+    for (size_t i = 0; i < table->n_columns; i++) {
+        const struct table_column *column = &table->columns[i];
+        if (column->is_key || differs[i] || table->widths[i] == 0 || column->heading[0] == '\0')
             continue;
-        strbuf_printf(&table->left, "%s%s %s",
-                      table->left.n_bytes > 0 ? ", " : "in all rows: ", table->columns[i].heading,
-                      firsts[i]);
+        const bool is_nothing =
+            strcmp(firsts[i], "-") == 0 || (column->hides_zero && strcmp(firsts[i], "0") == 0);
+        if (!is_nothing && table->n_cells == table->n_columns)
+            continue;
+        if (!is_nothing)
+            strbuf_printf(&table->left, "%s%s %s",
+                          table->left.n_bytes > 0 ? ", " : "in all rows: ", column->heading,
+                          firsts[i]);
         table->widths[i] = 0;
     }
 }
@@ -317,25 +380,22 @@ int table_print(struct table *table)
         if (table->widths[i] < n_heading)
             table->widths[i] = n_heading;
     }
-    const size_t n_shown = count_columns(table);
-    shrink(table, n_shown);
-    print_row(table, NULL, n_shown, &has_failed);
+    drop(table, false);
+    drop(table, true);
+    shrink(table);
+    print_row(table, NULL, &has_failed);
     const char *cells = table->cells.bytes;
     for (size_t i = 0; i < table->n_cells && !has_failed && !ferror(stdout); i += table->n_columns)
-        cells = print_row(table, cells, n_shown, &has_failed);
+        cells = print_row(table, cells, &has_failed);
     if (table->left.n_bytes > 0 && !table->left.has_failed)
         puts(table->left.bytes);
-    has_failed = has_failed || table->left.has_failed;
-    int n_hidden = 0;
-    for (size_t i = n_shown; i < table->n_columns; i++)
-        n_hidden += table->widths[i] > 0;
-    return has_failed ? -ENOMEM : n_hidden;
+    return has_failed || table->left.has_failed || table->dropped.has_failed ? -ENOMEM : 0;
 }
 
-void table_print_hidden(int n_hidden)
+void table_print_dropped(const struct table *table)
 {
-    if (n_hidden > 0)
-        printf("%s of the table did not fit\n", wfs_count((uint64_t)n_hidden, "column").text);
+    if (table->dropped.n_bytes > 0)
+        printf("no room for: %s\n", table->dropped.bytes);
 }
 
 void table_done(struct table *table)
@@ -343,5 +403,6 @@ void table_done(struct table *table)
     free(table->widths);
     strbuf_done(&table->cells);
     strbuf_done(&table->left);
+    strbuf_done(&table->dropped);
     table->widths = NULL;
 }

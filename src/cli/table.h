@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table on stdout. On a terminal: columns aligned by display width, under a heading, cut with "…"
- * so that no line is wider than the terminal. Elsewhere: the exact cells with tabs between them, as
+ * A table on stdout. On a terminal: columns aligned by display width, under a heading. Columns that
+ * are equal in all rows leave it for one line below. Where there is no room for the others, first
+ * columns give way that can be narrower, then the last ones are not shown, and then keys are cut in
+ * the middle with "…". Elsewhere: the exact cells with tabs between them, as
  * they come. Or as CSV, or as JSON, an object for each row.
  *
- *     static const struct table_column columns[] = {{.heading = "key", .n_least = 8,
- *                                                    .cut = CUT_MIDDLE},
+ *     static const struct table_column columns[] = {{.heading = "key", .is_key = true},
  *                                                   {.heading = "size", .is_right = true}};
  *     auto_table struct table table;
  *     table_start(&table, columns, 2, &args);
@@ -30,9 +31,11 @@ struct table_column {
     const char *member;  /* its name in JSON; NULL: not there */
     bool is_optional;    /* not there either where the row has none */
     bool is_right;       /* aligned to the right */
-    bool leaves_equal;   /* leaves a screen where it is the same in all rows, for a line below */
+    bool is_key;         /* the name of the row: gives way last */
+    bool stays;          /* while keys are whole, though keys would need its room */
+    bool hides_zero;     /* is not shown where it is 0 in all rows */
+    bool cuts_middle;    /* what is too wide; otherwise its end gives way */
     size_t n_least;      /* columns that are left when the terminal is narrow; 0: all */
-    enum screen_cut cut;
 };
 
 enum table_form {
@@ -49,8 +52,9 @@ struct table {
     /* Private. */
     const struct table_column *columns;
     size_t n_columns;
-    size_t *widths;     /* of the widest cell of each column; later of the column */
-    struct strbuf left; /* the line about columns that have left */
+    size_t *widths;        /* of the widest cell of each column; later of the column */
+    struct strbuf left;    /* the line about columns that have left */
+    struct strbuf dropped; /* headings of those that had no room */
     struct json_out *json;
     struct strbuf cells; /* of the terminal: a byte for the colour, text, NUL */
     size_t n_cells;
@@ -77,17 +81,17 @@ void table_shape(struct table *table, const struct wfs_shape *shape);
 void table_bytes(struct table *table, uint64_t n_bytes);
 void table_count(struct table *table, uint64_t n);
 void table_exact(struct table *table, const uint64_t *n); /* without a unit */
+void table_number(struct table *table, double number);    /* NaN: none */
 void table_bar(struct table *table, enum screen_colour colour, double share, size_t n_columns);
 
-/*
- * Prints the rows on a terminal, without columns that are empty, and a line about those that have
- * left. Returns how many columns at the
- * end had no room, or -ENOMEM.
- */
+/* Adds a line below the row that was ended last, of a terminal; frees the text. */
+void table_below(struct table *table, enum screen_colour colour, struct strbuf *text);
+
+/* Prints the rows on a terminal, and the line about columns that have left. -ENOMEM. */
 int table_print(struct table *table);
 
 /* Prints a line about columns that had no room, if there are any; below the total. */
-void table_print_hidden(int n_hidden);
+void table_print_dropped(const struct table *table);
 void table_done(struct table *table);
 
 #define auto_table cleanup(table_done)

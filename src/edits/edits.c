@@ -211,6 +211,28 @@ const char **wfs_patch_keys(const struct wfs_patch *patch, size_t *ret_n)
     return keys;
 }
 
+static int compare_renames(const void *a, const void *b)
+{
+    const struct wfs_patch_rename *x = a, *y = b;
+    return strcmp(x->from, y->from);
+}
+
+struct wfs_patch_rename *wfs_patch_renames(const struct wfs_patch *patch, size_t *ret_n)
+{
+    const struct patch_edits *edits = &patch->edits[PATCH_TENSORS];
+    struct wfs_patch_rename *renames = calloc(edits->n_items + 1, sizeof(*renames));
+    *ret_n = 0;
+    for (size_t i = 0; i < edits->n_items && renames != NULL; i++) {
+        const struct patch_edit *edit = &edits->items[i];
+        if (edit->from != NULL && edit->to != NULL && strcmp(edit->from, edit->to) != 0 &&
+            !edit->is_copy && edit->content == 0 && !edit->has_dtype && !edit->has_shape)
+            renames[(*ret_n)++] = (struct wfs_patch_rename){edit->from, edit->to};
+    }
+    if (renames != NULL)
+        qsort(renames, *ret_n, sizeof(*renames), compare_renames);
+    return renames;
+}
+
 static void describe(const struct wfs_patch *patch, const struct patch_edit *edit, bool is_value,
                      struct strbuf *line)
 {

@@ -6,7 +6,7 @@ import struct
 import numpy
 import pytest
 
-from wfs_testlib import burnpack, pth, st
+from wfs_testlib import burnpack, pth, st, terminal
 from wfs_testlib.program import EXIT_DAMAGED, EXIT_FOUND, EXIT_SOURCE, EXIT_USAGE, IS_INSTRUMENTED, run_measured, weightfs
 
 CODES = {'F16': '<f2', 'F32': '<f4', 'F64': '<f8', 'I8': '<i1', 'U8': '<u1', 'I16': '<i2', 'U16': '<u2', 'I32': '<i4',
@@ -41,7 +41,9 @@ def test_equal_files_are_equal_and_nothing_is_printed(small, folder):
     other = folder / 'other.safetensors'
     other.write_bytes(small.read_bytes())
     assert weightfs('diff', small, other).stdout == ''
-    assert differ(small, other, code=0) == {'only_a': [], 'only_b': [], 'changed': [], 'n_equal': 5, 'is_equal': True}
+    none = {'n_only_a': 0, 'n_only_b': 0, 'n_renamed': 0, 'n_changed': 0, 'n_equal': 5, 'is_equal': True}
+    assert differ(small, other, code=0) == {'only_a': [], 'only_b': [], 'renamed': [], 'changed': [], **none}
+    assert terminal.screen('diff', small, other, columns=500).text == 'A %s, B %s: 0 only in A, 0 only in B, 0 changed, 5 equal' % (small, other)
 
 
 def test_the_order_of_the_data_and_the_format_are_no_difference(small, folder):
@@ -62,6 +64,25 @@ def test_keys_in_one_only_are_told_with_dtype_and_shape(folder):
     assert weightfs('diff', *files, code=EXIT_FOUND).stdout.splitlines() == [
         'only in A: old\\x0a F32 [2]', 'only in B: new I64 []', 'only in B: newer U8 [0, 3]',
         '1 only in A, 2 only in B, 0 changed, 1 equal']
+
+
+def test_what_has_another_key_only_was_renamed(folder):
+    """Not where dtype or shape differ; of several that are equal, in the order of keys."""
+    x, y, z = (tensor(numpy.arange(6, dtype='<f4') + n, 'F32') for n in range(3))
+    files = pair(folder, {'layer.%d.w' % i: x for i in (10, 9)} | {'y': y, 'shape': z, 'dtype': z, 'same': x, 'empty': ('F32', [0], b'')},
+                 {'new.%d.w' % i: x for i in (10, 9)} | {'b.y': y, 'shape2': ('F32', [2, 3], z[2]), 'dtype2': ('I32', [6], z[2]), 'same': x,
+                                                         'empty2': ('F32', [0], b'')})
+    result = differ(*files)
+    assert {row['key']: row['new_key'] for row in result['renamed']} == {'layer.9.w': 'new.9.w', 'layer.10.w': 'new.10.w', 'y': 'b.y'}
+    assert {row['key'] for row in result['only_a']} == {'shape', 'dtype', 'empty'} and {row['key'] for row in result['only_b']} == {'shape2', 'dtype2', 'empty2'}
+    assert (result['n_renamed'], result['n_equal'], result['changed']) == (3, 1, [])
+    text = weightfs('diff', *files, code=EXIT_FOUND).stdout
+    assert 'renamed: layer.9.w -> new.9.w\n' in text and text.endswith('3 only in A, 3 only in B, 3 renamed, 0 changed, 1 equal\n')
+    assert any(line.split()[:4] == ['y', '->', 'b.y', 'renamed'] for line in terminal.screen('diff', *files, code=EXIT_FOUND, columns=200).lines)
+    table = weightfs('diff', '--long', '--sort=key', *files, code=EXIT_FOUND).stdout
+    assert 'layer.10.w -> new.10.w\trenamed\t-\t-\t-\t-\t0\t6\tF32\t[6]\n' in table
+    moved = pair(folder, {'y': y}, {'b.y': y})
+    assert weightfs('diff', *moved, code=EXIT_FOUND).stdout == 'renamed: y -> b.y\n0 only in A, 0 only in B, 1 renamed, 0 changed, 0 equal\n'
 
 
 @pytest.mark.parametrize('dtype', CODES)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """`diff --long` and `diff --stat`: numpy computes the norms and angles."""
 import json
+import csv
+import io
+import json
 import math
 
 import numpy
@@ -11,7 +14,7 @@ from wfs_testlib.program import EXIT_FOUND, EXIT_USAGE, weightfs
 
 CODES = {'F16': '<f2', 'F32': '<f4', 'F64': '<f8', 'I8': '<i1', 'U8': '<u1', 'I16': '<i2', 'I32': '<i4', 'I64': '<i8', 'U64': '<u8', 'C64': '<c8'}
 LONG = ['key', 'change', 'relative', 'cosine', 'l2', 'max', 'changed', 'elements', 'dtype', 'shape']
-STAT = ['module', 'relative', 'changed', 'removed', 'added', 'tensors', 'cosine', 'l2']
+STAT = ['module', 'relative', 'changed', 'removed', 'added', 'tensors', 'cosine', 'l2', 'renamed']
 COUNTS = ' only in A, '
 
 
@@ -116,7 +119,7 @@ def changes(folder):
         b['layer.%d.w' % i] = tensor(x * (1 + (i % 6) / 100), 'F32')
         a['layer.%d.b' % i] = b['layer.%d.b' % i] = tensor(x, 'F32')
     a.update({'gone\n': tensor(x, 'F32'), 'shape': tensor(x, 'F32'), 'bits': ('F8_E4M3', [4], b'abcd')})
-    b.update({'new': tensor(x, 'F32'), 'shape': tensor(x.reshape(2, 5), 'F32'), 'bits': ('F8_E4M3', [4], b'abcd')})
+    b.update({'new': tensor(x + 9, 'F32'), 'shape': tensor(x.reshape(2, 5), 'F32'), 'bits': ('F8_E4M3', [4], b'abcd')})
     return pair(folder, a, b)
 
 
@@ -148,7 +151,7 @@ def test_a_row_for_each_module_in_natural_order(folder):
 
 def test_equal_checkpoints_print_nothing(small):
     assert rows(LONG, '--long', small, small, code=0) == rows(STAT, '--stat', small, small, code=0) == []
-    assert terminal.screen('diff', '--stat', small, small).text == ''
+    assert terminal.screen('diff', '--stat', small, small, columns=500).lines == ['A %s, B %s: 0 only in A, 0 only in B, 0 changed, 5 equal' % (small, small)]
 
 
 @pytest.mark.parametrize('columns', [40, 80, 200])
@@ -157,7 +160,7 @@ def test_tables_fit_the_terminal_and_bars_show_the_change(folder, columns):
     for words in (['-l'], ['--stat'], ['--stat', '--sort=change']):
         screen = terminal.screen('diff', *words, *files, columns=columns, code=EXIT_FOUND)
         assert all(terminal.width(line) <= columns for line in screen.lines)
-        assert screen.lines[0].startswith('key ' if words == ['-l'] else 'module ') and COUNTS in screen.text
+        assert screen.lines[0].startswith('key ' if words == ['-l'] else 'module ') and COUNTS in screen.text.replace('\n    ', ' ')
     bars = {line.split()[0]: line.count('#') for line in terminal.screen('diff', '--stat', *files, columns=columns, code=EXIT_FOUND).lines[1:]}
     n = 20 if columns >= 100 else 8
     assert {key: bars[key] for key in ('layer.5', 'layer.11', 'new', 'gone\\x0a')} == {'layer.5': n, 'layer.11': n, 'new': 0, 'gone\\x0a': 0}
@@ -168,5 +171,42 @@ def test_tables_fit_the_terminal_and_bars_show_the_change(folder, columns):
 def test_all_and_wrong_usage(small, folder):
     other = st.write(folder / 'o.safetensors', st.read(small).tensors, {'format': 'pt', 'by': 'another'})
     assert 'by' in weightfs('diff', '--long', '--all', small, other, code=EXIT_FOUND).stdout
-    for words in (['--stat', '--long'], ['--stat', '--json'], ['--sort=key'], ['--long', '--json', '--sort=key'], ['--long', '--sort=size']):
+    for words in (['--stat', '--long'], ['--stat', '--json', '--all'], ['--csv', '--json'], ['--csv', '--all'], ['--sort=key'], ['--long', '--json', '--sort=key'], ['--long', '--sort=size']):
         weightfs('diff', *words, small, other, code=EXIT_USAGE)
+
+
+def test_modules_as_json(folder):
+    """The numbers are those of the table, with all digits."""
+    files = changes(folder)
+    found = json.loads(weightfs('diff', '--stat', '--json', *files, code=EXIT_FOUND).stdout)
+    table = rows(STAT, '--stat', *files)
+    assert [row['module'] for row in found['modules']] == [row['module'].replace('\\x0a', '\n') for row in table]
+    for row, line in zip(found['modules'], table, strict=True):
+        assert [str(row[name]) for name in ('changed', 'removed', 'added', 'renamed', 'tensors')] == [line[name] for name in ('changed', 'removed', 'added', 'renamed', 'tensors')]
+        assert row['relative'] is None if line['relative'] == '-' else row['relative'] == pytest.approx(float(line['relative']))
+        assert row['one_minus_cosine'] is None or row['one_minus_cosine'] == pytest.approx(1 - float(line['cosine']), abs=1e-8)
+    assert (found['n_only_a'], found['n_only_b'], found['is_equal']) == (1, 1, False)
+
+
+def test_the_angle_has_digits_that_its_cosine_has_lost(folder):
+    x = numpy.random.default_rng(1).standard_normal(4096)
+    y = x.copy()
+    y[0] += 1e-6
+    files = pair(folder, {'w': tensor(x, 'F64')}, {'w': tensor(y, 'F64')})
+    row, = csv.DictReader(io.StringIO(weightfs('diff', '--csv', *files, code=EXIT_FOUND).stdout))
+    wide_x, wide_y = x.astype('longdouble'), y.astype('longdouble')
+    turn = 1 - (wide_x * wide_y).sum() / numpy.sqrt((wide_x ** 2).sum() * (wide_y ** 2).sum())
+    assert 0 < float(turn) < 1e-15 and float(row['one_minus_cosine']) == pytest.approx(float(turn), rel=0.01)
+    assert (row['key'], row['change'], row['dtype'], row['shape']) == ('w', 'changed', 'F64', '[4096]')
+    found = list(csv.DictReader(io.StringIO(weightfs('diff', '--csv', '--stat', *changes(folder), code=EXIT_FOUND).stdout)))
+    assert [row['module'] for row in found][1:3] == ['layer.1', 'layer.2'] and found[0]['removed'] == '1'
+
+
+def test_a_terminal_gets_the_table_and_words_for_what_cannot_be_compared(folder):
+    files = changes(folder)
+    lines = terminal.screen('diff', *files, columns=200, code=EXIT_FOUND).lines
+    assert lines[:-1] == terminal.screen('diff', '--long', *files, columns=200, code=EXIT_FOUND).lines[:-1]
+    assert any(line.startswith('shape ') and ' new shape ' in line for line in lines)
+    assert lines[-1].startswith('A %s, B %s: 1 only in A, ' % files)
+    stat = terminal.screen('diff', '--stat', *files, columns=200, code=EXIT_FOUND).lines
+    assert 'renamed' not in stat[0] and 'removed' in stat[0]
