@@ -53,15 +53,16 @@ static unsigned nibble(const uint8_t *b, unsigned n, unsigned j)
     return j < n / 2 ? b[j] & 15u : b[j - n / 2] >> 4;
 }
 
-/* Element j of 256 of two bits, in two runs of four planes. */
-static unsigned pair(const uint8_t *b, unsigned j)
+/* Element i of run k of 16, of 256 elements of two bits in two groups of four planes. Loops over i
+ * become vector code. */
+static int pair(const uint8_t *b, unsigned k, unsigned i)
 {
-    return b[32 * (j / 128) + j % 32] >> 2 * (j % 128 / 32) & 3u;
+    return b[32 * (k / 8) + 16 * (k % 2) + i] >> 2 * (k % 8 / 2) & 3;
 }
 
 static float sign(unsigned bits, unsigned i)
 {
-    return bits >> i & 1 ? -1.0f : 1.0f;
+    return (float)(1 - 2 * (int)(bits >> i & 1));
 }
 
 /* Seven signs, and an eighth that makes their number even. */
@@ -150,13 +151,15 @@ static void q8_k(const uint8_t *b, float *y)
 static void tq1_0(const uint8_t *b, float *y)
 {
     static const uint8_t powers[] = {1, 3, 9, 27, 81};
+    static const struct {
+        uint8_t from, n, n_digits;
+    } runs[] = {{0, 32, 5}, {32, 16, 5}, {48, 4, 4}};
     const float d = half(b + 52);
-    for (unsigned j = 0; j < 256; j++) {
-        const unsigned byte = j < 160   ? b[j % 32]
-                              : j < 240 ? b[32 + (j - 160) % 16]
-                                        : b[48 + (j - 240) % 4];
-        const unsigned p = j < 160 ? j / 32 : j < 240 ? (j - 160) / 16 : (j - 240) / 4;
-        y[j] = d * (float)((int)((byte * powers[p] & 255) * 3 >> 8) - 1);
+    for (unsigned k = 0; k < 3; k++) {
+        for (unsigned p = 0; p < runs[k].n_digits; p++) {
+            for (unsigned i = 0; i < runs[k].n; i++)
+                *y++ = d * (float)((b[runs[k].from + i] * powers[p] % 256 * 3 >> 8) - 1);
+        }
     }
 }
 
@@ -164,8 +167,10 @@ static void tq1_0(const uint8_t *b, float *y)
 static void tq2_0(const uint8_t *b, float *y)
 {
     const float d = half(b + 64);
-    for (unsigned j = 0; j < 256; j++)
-        y[j] = d * (float)((int)pair(b, j) - 1);
+    for (unsigned k = 0; k < 16; k++) {
+        for (unsigned i = 0; i < 16; i++)
+            y[16 * k + i] = d * (float)(pair(b, k, i) - 1);
+    }
 }
 
 /* ---- tables of 16 ---- */
@@ -229,9 +234,10 @@ static void nvfp4(const uint8_t *b, float *y)
 static void q2_k(const uint8_t *b, float *y)
 {
     const float d = half(b + 80), m = half(b + 82);
-    for (unsigned j = 0; j < 256; j++) {
-        const unsigned s = b[j / 16];
-        y[j] = (d * (float)(s & 15)) * (float)pair(b + 16, j) - m * (float)(s >> 4);
+    for (unsigned k = 0; k < 16; k++) {
+        const float scale = d * (float)(b[k] & 15), least = m * (float)(b[k] >> 4);
+        for (unsigned i = 0; i < 16; i++)
+            y[16 * k + i] = scale * (float)pair(b + 16, k, i) - least;
     }
 }
 
@@ -239,12 +245,13 @@ static void q2_k(const uint8_t *b, float *y)
 static void q3_k(const uint8_t *b, float *y)
 {
     const float d = half(b + 108);
-    for (unsigned j = 0; j < 256; j++) {
-        const unsigned k = j / 16;
+    for (unsigned k = 0; k < 16; k++) {
         const unsigned s =
             (b[96 + k % 8] >> 4 * (k / 8) & 15u) | (b[104 + k % 4] >> 2 * (k / 4) & 3u) << 4;
-        const int q = (int)pair(b + 32, j) - (b[j % 32] >> j / 32 & 1 ? 0 : 4);
-        y[j] = (d * (float)((int)s - 32)) * (float)q;
+        const float scale = d * (float)((int)s - 32);
+        const uint8_t *high = b + 16 * (k % 2);
+        for (unsigned i = 0; i < 16; i++)
+            y[16 * k + i] = scale * (float)(pair(b + 32, k, i) + (high[i] >> k / 2 & 1) * 4 - 4);
     }
 }
 
@@ -291,20 +298,30 @@ static void q5_k(const uint8_t *b, float *y)
 static void q6_k(const uint8_t *b, float *y)
 {
     const float d = half(b + 208);
-    for (unsigned j = 0; j < 256; j++) {
-        const unsigned n = j / 128, r = j % 128;
-        const unsigned q = (b[64 * n + r % 64] >> 4 * (r / 64) & 15u) |
-                           (b[128 + 32 * n + r % 32] >> 2 * (r / 32) & 3u) << 4;
-        y[j] = (d * (float)(int8_t)b[192 + j / 16]) * (float)((int)q - 32);
+    for (unsigned k = 0; k < 16; k++) {
+        const float scale = d * (float)(int8_t)b[192 + k];
+        const uint8_t *low = b + 64 * (k / 8) + 16 * (k % 4);
+        for (unsigned i = 0; i < 16; i++) {
+            const int q = (low[i] >> 4 * (k % 8 / 4) & 15) | pair(b + 128, k, i) << 4;
+            y[16 * k + i] = scale * (float)(q - 32);
+        }
     }
 }
 
 /* ---- IQ types: eight or four elements are an entry of a grid ---- */
 
-static float grid2(const uint16_t *grid, unsigned entry, unsigned j)
+/* 8, 25 or 43 */
+static float grid2(unsigned entry, unsigned j)
 {
-    static const uint8_t values[] = {8, 25, 43, 0};
-    return (float)values[grid[entry] >> 2 * j & 3];
+    const int code = (int)(entry >> 2 * j & 3);
+    return (float)(8 + 17 * code + (code >> 1));
+}
+
+/* 4, 12, 20 and so on, but 62 for 60 */
+static float grid3_xxs(unsigned entry, unsigned j)
+{
+    const int code = (int)(entry >> 4 * j & 7);
+    return (float)(4 + 8 * code + (code == 7 ? 2 : 0));
 }
 
 static float grid1(unsigned entry, unsigned j)
@@ -320,9 +337,10 @@ static void iq2_xxs(const uint8_t *b, float *y)
         const uint8_t *group = b + 2 + 8 * (i / 4);
         const uint32_t w = u32(group + 4);
         const float scale = (d * (0.5f + (float)(w >> 28))) * 0.25f;
-        const unsigned signs = even(w >> 7 * (i % 4) & 127);
+        const unsigned entry = block_grid_iq2_xxs[group[i % 4]],
+                       signs = even(w >> 7 * (i % 4) & 127);
         for (unsigned j = 0; j < 8; j++)
-            y[8 * i + j] = (scale * grid2(block_grid_iq2_xxs, group[i % 4], j)) * sign(signs, j);
+            y[8 * i + j] = (scale * grid2(entry, j)) * sign(signs, j);
     }
 }
 
@@ -334,8 +352,9 @@ static void iq2_xs(const uint8_t *b, float *y)
         const uint32_t q = u16(b + 2 + 2 * k);
         const unsigned s = b[66 + k / 4] >> 4 * (k / 2 % 2) & 15u, signs = even(q >> 9);
         const float scale = (d * (0.5f + (float)s)) * 0.25f;
+        const unsigned entry = block_grid_iq2_xs[q & 511];
         for (unsigned j = 0; j < 8; j++)
-            y[8 * k + j] = (scale * grid2(block_grid_iq2_xs, q & 511, j)) * sign(signs, j);
+            y[8 * k + j] = (scale * grid2(entry, j)) * sign(signs, j);
     }
 }
 
@@ -344,25 +363,26 @@ static void iq2_s(const uint8_t *b, float *y)
 {
     const float d = half(b);
     for (unsigned k = 0; k < 32; k++) {
-        const unsigned entry = b[2 + k] | (b[66 + k / 4] >> 2 * (k % 4) & 3u) << 8;
+        const unsigned entry =
+            block_grid_iq2_s[b[2 + k] | (b[66 + k / 4] >> 2 * (k % 4) & 3u) << 8];
         const unsigned s = b[74 + k / 4] >> 4 * (k / 2 % 2) & 15u;
         const float scale = (d * (0.5f + (float)s)) * 0.25f;
         for (unsigned j = 0; j < 8; j++)
-            y[8 * k + j] = (scale * grid2(block_grid_iq2_s, entry, j)) * sign(b[34 + k], j);
+            y[8 * k + j] = (scale * grid2(entry, j)) * sign(b[34 + k], j);
     }
 }
 
 /* d, idx[64], w u32[8] */
 static void iq3_xxs(const uint8_t *b, float *y)
 {
-    static const uint8_t values[] = {4, 12, 20, 28, 36, 44, 52, 62};
     const float d = half(b);
-    for (unsigned j = 0; j < 256; j++) {
-        const uint32_t w = u32(b + 66 + 4 * (j / 32));
+    for (unsigned i = 0; i < 64; i++) {
+        const uint32_t w = u32(b + 66 + 4 * (i / 8));
         const float scale = (d * (0.5f + (float)(w >> 28))) * 0.5f;
-        const unsigned signs = even(w >> 7 * (j % 32 / 8) & 127);
-        const float value = values[block_grid_iq3_xxs[b[2 + j / 4]] >> 4 * (j % 4) & 7];
-        y[j] = (scale * value) * sign(signs, j % 8);
+        const unsigned entry = block_grid_iq3_xxs[b[2 + i]];
+        const unsigned signs = even(w >> 7 * (i % 8 / 2) & 127) >> 4 * (i % 2);
+        for (unsigned j = 0; j < 4; j++)
+            y[4 * i + j] = (scale * grid3_xxs(entry, j)) * sign(signs, j);
     }
 }
 
@@ -370,11 +390,13 @@ static void iq3_xxs(const uint8_t *b, float *y)
 static void iq3_s(const uint8_t *b, float *y)
 {
     const float d = half(b);
-    for (unsigned j = 0; j < 256; j++) {
-        const unsigned k = j / 4, entry = b[2 + k] | (b[66 + k / 8] >> k % 8 & 1u) << 8;
-        const unsigned s = b[106 + j / 64] >> 4 * (j / 32 % 2) & 15u;
-        const float value = (float)(2 * (block_grid_iq3_s[entry] >> 4 * (j % 4) & 7) + 1);
-        y[j] = ((d * (float)(1 + 2 * s)) * value) * sign(b[74 + j / 8], j % 8);
+    for (unsigned i = 0; i < 64; i++) {
+        const unsigned entry = block_grid_iq3_s[b[2 + i] | (b[66 + i / 8] >> i % 8 & 1u) << 8];
+        const unsigned s = b[106 + i / 16] >> 4 * (i / 8 % 2) & 15u;
+        const unsigned signs = b[74 + i / 2] >> 4 * (i % 2);
+        const float scale = d * (float)(1 + 2 * s);
+        for (unsigned j = 0; j < 4; j++)
+            y[4 * i + j] = (scale * (float)(2 * (int)(entry >> 4 * j & 7) + 1)) * sign(signs, j);
     }
 }
 
