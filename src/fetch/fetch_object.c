@@ -447,8 +447,10 @@ bool fetch_object_names(struct fetch_object *object, const char *url)
 {
     if (!object->is_named || !object->is_open || object->cache.fd < 0)
         return false;
-    autofree char *path = url_path_below(object->name, url);
-    return path != NULL && load_described(object) == 0 && described_has(&object->described, path);
+    autofree char *path = url_path_below(object->name, url), *name = url_name(object->name);
+    return path != NULL && name != NULL &&
+           (described_is_sibling(name, path) ||
+            (load_described(object) == 0 && described_has(&object->described, path)));
 }
 
 /* ---- opening ---- */

@@ -94,3 +94,24 @@ bool described_has(struct described *d, const char *name)
     }
     return is_found;
 }
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+bool described_is_sibling(const char *name, const char *other)
+{
+    const char *of = NULL;
+    for (const char *at = strstr(name, "-of-"); at != NULL; at = strstr(at + 1, "-of-"))
+        of = at;
+    if (of == NULL || strlen(name) != strlen(other))
+        return false;
+    const size_t n_end = (size_t)(of - name);
+    size_t n_digits = 0;
+    while (n_digits < n_end && is_digit(name[n_end - 1 - n_digits]) &&
+           is_digit(other[n_end - 1 - n_digits]))
+        n_digits++;
+    return n_digits > 0 && memcmp(name, other, n_end - n_digits) == 0 &&
+           strcmp(of, other + n_end) == 0;
+}

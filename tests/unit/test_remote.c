@@ -181,6 +181,23 @@ static void what_a_description_names_is_found(void)
     check(!is_described(pickle, sizeof(pickle) - 1, "s/y.") && !is_described(pickle, 1, "Z"));
 }
 
+static void names_of_a_set_differ_in_the_number(void)
+{
+    static const char name[] = "state-of-the-00001-of-00003.gguf";
+    static const char *const are_not[] = {"state-of-the-00002-of-00004.gguf",
+                                          "state-of-the-00002-of-00003.bin",
+                                          "state-of-the-2-of-00003.gguf",
+                                          "state-of-the-0000a-of-00003.gguf",
+                                          "stale-of-the-00002-of-00003.gguf",
+                                          "/etc/passwd",
+                                          ""};
+    check(described_is_sibling(name, "state-of-the-00003-of-00003.gguf"));
+    check(described_is_sibling("1-of-1", "2-of-1"));
+    check(!described_is_sibling("model-of-x", "model-of-x") && !described_is_sibling("x", "x"));
+    for (size_t i = 0; i < sizeof(are_not) / sizeof(*are_not); i++)
+        check(!described_is_sibling(name, are_not[i]) && !described_is_sibling(are_not[i], name));
+}
+
 /* ---- cache files ---- */
 
 static struct cachefile make_cache(uint64_t base, uint64_t n_bytes)
@@ -361,6 +378,7 @@ int main(void)
     check_run(a_path_below_is_made_of_names);
     check_run(what_is_below_is_recognised);
     check_run(what_a_description_names_is_found);
+    check_run(names_of_a_set_differ_in_the_number);
     check_run(messages_arrive_as_they_were_sent);
     check_run(only_what_was_marked_is_present);
     check_run(missing_ranges_are_found);

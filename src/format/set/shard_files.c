@@ -258,6 +258,29 @@ int shard_names_find(struct folder_names *names, uint64_t *ret_n_wanted,
     return choose_files(names, ret_n_wanted, table, folder, like, err);
 }
 
+int shard_names_make(struct folder_names *names, const struct format_table *table, const char *name,
+                     uint64_t n_most, struct wfs_error *err)
+{
+    struct shard_name of;
+    if (!parse_name(table, name, &of))
+        return wfs_fail(err, EINVAL,
+                        "'shards' is for one of several files with numbers, such as "
+                        "'model-00001-of-00003.safetensors'");
+    if (of.n_all > n_most)
+        return wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64,
+                        wfs_count(of.n_all, "file").text, n_most);
+    const int width = (int)strspn(name + of.n_front, "0123456789");
+    int code = 0;
+    for (uint64_t i = 1; i <= of.n_all && code == 0; i++) {
+        autofree char *one = NULL;
+        code = asprintf(&one, "%.*s%0*" PRIu64 "%s", (int)of.n_front, name, width, i,
+                        name + of.n_front + width) < 0
+                   ? -ENOMEM
+                   : folder_names_add(names, one);
+    }
+    return code < 0 ? wfs_fail_memory(err) : 0;
+}
+
 int shard_files_check_index(const struct format_table *table, const char *path,
                             struct wfs_error *err)
 {

@@ -29,6 +29,13 @@ int shard_names_find(struct folder_names *names, uint64_t *ret_n_wanted,
                      const struct format_table *table, const char *folder, const char *like,
                      struct wfs_error *err);
 
+/*
+ * Makes the names of all shards from that of one, where no folder can be listed. -EINVAL for
+ * another name, -E2BIG for more than n_most, -ENOMEM.
+ */
+int shard_names_make(struct folder_names *names, const struct format_table *table, const char *name,
+                     uint64_t n_most, struct wfs_error *err);
+
 /* Refuses an index at the path that the directory would not be read by: -EEXIST; -ENOMEM. */
 int shard_files_check_index(const struct format_table *table, const char *path,
                             struct wfs_error *err);

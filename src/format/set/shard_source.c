@@ -277,22 +277,22 @@ static void drop_early(struct gathering *g)
     }
 }
 
-/* Opens the next shards of a URL, and begins to fetch their headers: all at the same time, because
- * each is a round trip. */
-static void open_early(struct gathering *g, size_t first)
+/* Opens the next n shards of a URL, N_EARLY at most, and begins to fetch their headers: all at the
+ * same time, because each is a round trip. */
+static void open_early(struct gathering *g, const char *const *names, size_t n)
 {
     struct wfs_remote *remote = g->context->remote;
-    const size_t n_left = g->index->n_shards - first, n = n_left < N_EARLY ? n_left : N_EARLY;
+    n = n < N_EARLY ? n : N_EARLY;
     drop_early(g);
     for (size_t i = 0; i < n; i++) {
         autofree char *url = NULL;
-        if (url_sibling(g->url, g->index->shards[first + i], &url, NULL) == 0)
+        if (url_sibling(g->url, names[i], &url, NULL) == 0)
             remote_source_open_early(remote, url);
     }
     for (size_t i = 0; i < n; i++) {
         struct early *early = &g->early[i];
         autofree char *url = NULL;
-        early->code = url_sibling(g->url, g->index->shards[first + i], &url, &early->err);
+        early->code = url_sibling(g->url, names[i], &url, &early->err);
         if (early->code == 0)
             early->code = remote_source_open(remote, url, &early->source, &early->err);
         if (early->code == 0)
@@ -379,7 +379,7 @@ static int gather(struct gathering *g, const char *const *names, size_t n, struc
     int code = 0;
     for (size_t i = 0; code == 0 && i < n; i++) {
         if (g->early != NULL && i % N_EARLY == 0)
-            open_early(g, i);
+            open_early(g, names + i, n - i);
         code = add_shard(g, (uint32_t)i, names[i]);
     }
     if (code == 0 && g->index != NULL)
@@ -449,12 +449,32 @@ static int load_file(struct source *source, struct shard_index *index,
     return code < 0 ? code : 1;
 }
 
+/* Loads all shards of which a URL names one: a server does not list them, but their names follow
+ * from that one. */
+static int load_numbered(const struct source *source, const struct load_context *context,
+                         struct wfs_catalog **out, struct wfs_error *err)
+{
+    cleanup(folder_names_done) struct folder_names names = {0};
+    const char *url = remote_source_url(source);
+    autofree char *name = url_name(url);
+    if (name == NULL)
+        return wfs_fail_memory(err);
+    const int code = shard_names_make(&names, context->table, name, context->limits.files, err);
+    if (code < 0)
+        return code;
+    cleanup(gathering_done) struct gathering g = {
+        .folder = "", .url = url, .context = context, .err = err};
+    return gather(&g, names.names, names.n, out);
+}
+
 int shard_source_load_file(struct source *source, const struct load_context *context,
                            struct wfs_catalog **out, struct wfs_error *err)
 {
     cleanup(shard_index_done) struct shard_index index = {0};
-    const int code = load_file(source, &index, context, out, err);
-    if (code == 0) {
+    int code = load_file(source, &index, context, out, err);
+    if (code == 0 && context->shards && remote_source_url(source) != NULL) {
+        code = load_numbered(source, context, out, err);
+    } else if (code == 0) {
         shard_index_done(&index);
         return context->table->load(source, context, out, err);
     }
