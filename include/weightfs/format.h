@@ -100,7 +100,9 @@ struct wfs_fit_item {
 struct wfs_fit {
     struct wfs_fit_item *items; /* malloc'ed */
     size_t n_items, n_room;
-    size_t n_stored; /* values that became texts */
+    size_t n_stored;    /* values that became texts */
+    const char *kept;   /* of the format of the source; NULL: nothing */
+    const char *needed; /* a value that the output does not have; NULL: none */
 };
 
 /*

@@ -60,6 +60,9 @@ struct wfs_format {
     const char *set_name;          /* the usual name of the file in a directory of its own; where a
                                       checkpoint is a directory, of the file that describes it */
     const char *reserved_key;      /* which no tensor can have; NULL: none */
+    const char *needed_value;      /* without which its usual readers read no file; NULL: none */
+    const char *kept_elsewhere;    /* what outputs of other formats keep of it, although their
+                                      readers expect something else: a sentence; NULL: nothing */
     enum wfs_convention convention;
     enum wfs_value_room values;
     enum wfs_state_names state_names;

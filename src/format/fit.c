@@ -151,11 +151,11 @@ static bool has_room_for(const struct fitting *fitting, const struct catalog_val
 /* Returns whether a value fills a place that only files of its own format have. */
 static bool is_needless(const struct fitting *fitting, const struct catalog_value *value)
 {
-    const struct graph *graph = &fitting->catalog->values.graph;
+    const struct wfs_catalog *catalog = fitting->catalog;
+    const bool may_be_filler = catalog->format != NULL && catalog->format->has_fillers;
     return !fitting->format->has_fillers && !value->is_edited &&
            (value->filler == value->id ||
-            (fitting->catalog->format != fitting->format && graph->notation == NULL &&
-             value_is_filler(graph, value->id)));
+            (may_be_filler && value_is_filler(&catalog->values.graph, value->id)));
 }
 
 /* A string as it is, all else as JSON without the line feed at its end. 1, 0 as add_text. */
@@ -416,6 +416,19 @@ static int tell_metadata(struct fitting *fitting)
     return code;
 }
 
+/* Notes what readers of the output will expect. */
+static void note_readers(struct fitting *fitting)
+{
+    const struct wfs_catalog *catalog = fitting->catalog;
+    const struct wfs_format *from = catalog->format, *format = fitting->format;
+    fitting->fit->kept = from != NULL && from != format ? from->kept_elsewhere : NULL;
+    fitting->fit->needed = format->needed_value;
+    for (size_t i = 0; i < catalog->values.n && fitting->fit->needed != NULL; i++) {
+        if (strcmp(catalog->values.list[i].name, format->needed_value) == 0)
+            fitting->fit->needed = NULL;
+    }
+}
+
 int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format,
                     const struct wfs_fit_options *options, struct wfs_fit *ret,
                     struct wfs_error *err)
@@ -446,6 +459,7 @@ int wfs_catalog_fit(struct wfs_catalog *catalog, const struct wfs_format *format
         code = tell_ids(&fitting);
     if (code == 0 && format->functions->settle != NULL)
         code = format->functions->settle(catalog, err);
+    note_readers(&fitting);
     return code == -ENOMEM ? wfs_fail_memory(err) : code;
 }
 

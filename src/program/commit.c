@@ -230,4 +230,11 @@ void commit_print_fit(const struct commit *commit)
         print_left_out(commit, (enum wfs_fit_kind)i);
     if (commit->fit.n_stored > 0)
         printf("values stored as metadata: %zu\n", commit->fit.n_stored);
+    if (commit->fit.kept != NULL)
+        printf("%s\n", commit->fit.kept);
+    if (commit->fit.needed != NULL)
+        printf(
+            "the output has no value '%s', which readers of %s need: 'weightfs edit --set-value' "
+            "adds it\n",
+            commit->fit.needed, commit->format->title);
 }

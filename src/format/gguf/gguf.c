@@ -292,6 +292,9 @@ const struct wfs_format format_gguf = {
     .title = "GGUF",
     .extensions = extensions,
     .set_name = "model.gguf",
+    .needed_value = "general.architecture",
+    .kept_elsewhere = "names of tensors, and the order of rows in attn_q and attn_k, are those of "
+                      "llama.cpp: see docs/formats/gguf.md",
     .values = WFS_VALUES_ANY,
     .needs_utf8 = true,
     .keeps_metadata = true,

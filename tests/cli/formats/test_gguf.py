@@ -6,6 +6,7 @@ import json
 import re
 import struct
 
+import numpy
 import pytest
 
 from wfs_testlib import gguf, make_reject_gguf as reject, shared, st
@@ -382,6 +383,25 @@ def test_from_and_to_safetensors(blocks, folder):
     assert [(name, shape, content) for name, _, shape, content in back.tensors] == [('b', [2], struct.pack('<2f', 1, 2))]
     st.write(folder / 'wide.safetensors', {'c': ('U16', [1], b'ab')})
     assert "tensor 'c': GGUF has no dtype U16" in weightfs('convert', folder / 'wide.safetensors', folder / 'no.gguf', code=None).error
+
+
+def test_what_readers_expect_is_reported(blocks, folder):
+    told = weightfs('convert', '--cast', 'F32', blocks, folder / 'out.safetensors').stdout.splitlines()
+    assert told[-1] == 'names of tensors, and the order of rows in attn_q and attn_k, are those of llama.cpp: see docs/formats/gguf.md'
+    told = weightfs('convert', folder / 'out.safetensors', folder / 'out.gguf').stdout
+    assert told == "the output has no value 'general.architecture', which readers of GGUF need: 'weightfs edit --set-value' adds it\n"
+    edit = ('edit', '--set-value', 'general.architecture="x"', '--set-value', 'empty=[]', folder / 'out.gguf', folder / 'whole.gguf')
+    assert weightfs(*edit).stdout == '' and weightfs('convert', folder / 'whole.gguf', folder / 'again.gguf').stdout == ''
+    told = weightfs('convert', folder / 'whole.gguf', folder / 'again.safetensors').stdout
+    assert "left out, because safetensors has no place for them: 'empty', 'general.architecture'" in told
+
+
+def test_rows_of_heads_are_put_back_by_the_formula(folder):
+    formula = re.search(r'```\n(w\.reshape.*)\n```', (ROOT / 'docs/formats/gguf.md').read_text())[1]
+    heads, half = 3, 4
+    stored = numpy.array([head * 2 * half + part * half + i for head in range(heads) for i in range(half) for part in range(2)])
+    found = eval(formula, {'w': numpy.stack([stored, stored], axis=1), 'H': heads})  # pylint: disable=eval-used
+    assert found[:, 0].tolist() == list(range(2 * heads * half))
 
 
 # ---- sets ----
