@@ -11,6 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Threads that share work. */
+struct wfs_team {
+    /* Calls part for each i below n, some at a time, also in the caller's thread, and returns when
+     * all have returned. Parts may share work themselves. */
+    void (*share)(struct wfs_team *team, size_t n, void (*part)(void *ctx, size_t i), void *ctx);
+};
+
 /* All of it may be 0, as that of a pointer that is NULL. */
 struct wfs_io {
     /* Returns true when nobody needs the result any more. Called often. NULL: somebody does. */
@@ -20,6 +27,7 @@ struct wfs_io {
      * fetched that far ahead. Reads of other ranges are as good. */
     uint64_t source; /* its id; 0: nothing is known */
     uint64_t offset, end;
+    struct wfs_team *team; /* helps with what takes long; NULL: nobody does */
 };
 
 static inline bool wfs_io_can_stop(const struct wfs_io *io)
@@ -31,6 +39,17 @@ static inline bool wfs_io_can_stop(const struct wfs_io *io)
 static inline int wfs_io_check(const struct wfs_io *io)
 {
     return wfs_io_can_stop(io) && io->is_stopped(io->ctx) ? -EINTR : 0;
+}
+
+/* Calls part for each i below n, in several threads where there is a team. */
+static inline void wfs_io_share(const struct wfs_io *io, size_t n,
+                                void (*part)(void *ctx, size_t i), void *ctx)
+{
+    if (io != NULL && io->team != NULL && n > 1)
+        io->team->share(io->team, n, part, ctx);
+    else
+        for (size_t i = 0; i < n; i++)
+            part(ctx, i);
 }
 
 #pragma GCC visibility push(default)

@@ -260,7 +260,7 @@ int wfs_tensor_digest_and(const struct wfs_io *io, const struct wfs_tensor *tens
 /*
  * The result of one pass over the shown elements as numbers. Elements of complex, bits and opaque
  * kinds are not numbers: -EOPNOTSUPP. min, max, mean and std (population) leave NaN and infinities
- * out; all are 0 when no element is finite.
+ * out; all are 0 when no element is finite. The same numbers on every machine and with any team.
  */
 struct wfs_stats {
     uint64_t n_elems, n_finite, n_nan, n_positive_inf, n_negative_inf, n_zero;
@@ -284,15 +284,19 @@ int wfs_numbers_init(struct wfs_numbers *numbers, const struct wfs_tensor *tenso
 void wfs_numbers_done(struct wfs_numbers *numbers);
 
 /*
- * Counts the complex elements that are NaN, because one of their halves is, and those that are
- * infinite: not NaN, and one of the halves is infinite. -EOPNOTSUPP for other dtypes, -EIO,
- * -ENOMEM.
+ * Counts what should not be in a tensor: elements that are NaN, of complex ones those with a half
+ * that is, and those that are infinite and not NaN. is_constant: all of at least one element are
+ * the same finite real number. Much faster than wfs_tensor_stats; errors as there, but for complex
+ * elements.
  */
 struct wfs_odd {
     uint64_t n_elems, n_nan, n_inf;
+    bool is_constant;
+    double constant;
 };
 
-int wfs_tensor_count_odd(const struct wfs_tensor *tensor, struct wfs_odd *ret);
+int wfs_tensor_count_odd(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                         struct wfs_odd *ret);
 
 /*
  * Decodes n_elems shown elements of a number dtype into doubles (64-bit integers lose their low

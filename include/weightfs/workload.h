@@ -65,6 +65,65 @@ void wfs_distinct_done(struct wfs_distinct *distinct);
 /* Returns how often the element is shown. */
 uint64_t wfs_distinct_times(const struct wfs_distinct *distinct, uint64_t index);
 
+/* Elements in parts, each of which several threads can work on. */
+struct wfs_parts {
+    uint64_t n_elems;
+    size_t n_part;   /* elements of a part; the last has fewer */
+    size_t n_result; /* bytes; 0 at the beginning */
+    /* Works on a part, in any thread; 0 or a negative errno. */
+    int (*make)(void *ctx, const struct wfs_io *io, uint64_t first, size_t n, void *result);
+    /* Gets each result in order, in the caller's thread. */
+    void (*take)(void *ctx, void *result);
+    void *ctx;
+};
+
+/* Returns a number of elements that is worth a thread: 2^20, more where pieces of that size are
+ * slow to read. A power of 2. */
+size_t wfs_tensor_part_elems(const struct wfs_tensor *tensor);
+
+/* Works on all parts, some at a time. Ends with the first whose make fails, and returns that: the
+ * last result that is taken is its. -ENOMEM. */
+int wfs_parts_run(const struct wfs_io *io, const struct wfs_parts *parts);
+
+/* Gets n elements, from number `first` on, as bytes. Not 0: the end. */
+typedef int (*wfs_visit)(void *ctx, const void *bytes, size_t n, uint64_t first);
+
+/* Reads n elements of a tensor in pieces of whole groups of every dtype; first is a multiple of
+ * 2^15, or of the elements in a part. What visit returned, -EIO, -EINTR, -ENOMEM. */
+int wfs_tensor_scan(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t first,
+                    uint64_t n, wfs_visit visit, void *ctx);
+
+/* Returns the number of elements that are stored once. */
+uint64_t wfs_distinct_count(const struct wfs_distinct *distinct);
+
+/* How two lists of numbers differ: NaN equals NaN, and zero minus zero. */
+struct wfs_difference {
+    uint64_t n_changed, n_nan; /* of those: NaN in one list only */
+    double max_abs, max_rel;   /* over the others; max_rel is of the larger of the two numbers */
+};
+
+/* Adds that of n numbers, all exact in single precision. */
+void wfs_difference_add(const double *a, const double *b, size_t n, struct wfs_difference *total);
+
+/* The sums of a * a, b * b, a * b and (a - b)^2, over the numbers that are finite in both lists. */
+struct wfs_products {
+    double aa, bb, ab, dd;
+};
+
+/* Computes them for at most 2^11 numbers that are exact in single precision. */
+struct wfs_products wfs_products_of(const double *a, const double *b, size_t n);
+
+enum { WFS_BINS_MAX = 64 };
+
+/* Adds the finite ones of the numbers to n_bins equal bins from the smallest to the largest number
+ * of the statistics, which are not the same. */
+void wfs_bins_add(const struct wfs_stats *stats, const double *numbers, size_t n, size_t n_bins,
+                  uint64_t *counts);
+
+/* Counts the elements of a tensor of numbers in this way. -EIO, -EINTR, -ENOMEM, -EOPNOTSUPP. */
+int wfs_tensor_histogram(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                         const struct wfs_stats *stats, size_t n_bins, uint64_t *counts);
+
 /*
  * Returns true when reading everything that the tensor shows would take much longer than reading
  * the file that it is in: more than 16 times its bytes, and more than 64 MiB.

@@ -18,16 +18,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N_PIECE = 1 << 16 }; /* elements; whole bytes of every dtype */
+/* Elements that are read, and that are decoded, at a time: whole bytes of every dtype. */
+enum { N_PIECE = 1 << 15, N_BLOCK = 1 << 11 };
 
-/* One of the two tensors, and the piece of it that is compared. */
+/* One of the two tensors, and the block of it that is compared. */
 struct side {
-    struct wfs_distinct distinct;
+    const struct wfs_distinct *distinct;
     const struct wfs_tensor *tensor; /* of the distinct elements */
     unsigned n_bits;
     bool is_complex;
     bool is_wide; /* integers of 64 bits, which a double does not hold: they are not decoded */
-    uint8_t *bytes;
+    const uint8_t *bytes;
     double *decoded; /* two for a complex element */
 };
 
@@ -53,7 +54,15 @@ bool comparison_is_alike(const struct wfs_tensor *a, const struct wfs_tensor *b)
            comparison_is_one_quantization(a, b);
 }
 
-/* ---- one piece ---- */
+void measures_add(struct measures *total, const struct measures *more)
+{
+    total->aa += more->aa;
+    total->bb += more->bb;
+    total->ab += more->ab;
+    total->dd += more->dd;
+}
+
+/* ---- one block ---- */
 
 static uint64_t load_integer(const uint8_t *bytes)
 {
@@ -120,7 +129,7 @@ static void count_numbers(const struct side *a, const struct side *b, uint64_t f
         const bool is_equal = (x.re == y.re && x.im == y.im) || (is_nan(x) && is_nan(y));
         if (is_equal && (!is_exact || has_same_bits(a, b, i)))
             continue;
-        const uint64_t n_times = wfs_distinct_times(&a->distinct, first + i);
+        const uint64_t n_times = wfs_distinct_times(a->distinct, first + i);
         if (n_times == 0)
             continue;
         total->n_changed += n_times;
@@ -144,25 +153,29 @@ static bool is_narrow(const struct side *side)
     return !side->is_complex && side->n_bits <= 32;
 }
 
-/* The same as measure for a piece whose elements are shown equally often, many times faster. */
+/* The same as count_numbers and measure for elements that are shown equally often, many times
+ * faster. */
+static void count_narrow(const struct side *a, const struct side *b, size_t n_elems,
+                         struct comparison *total)
+{
+    struct wfs_difference difference = {.max_abs = total->max_abs, .max_rel = total->max_rel};
+    const uint64_t n_times = a->distinct->n_times;
+    wfs_difference_add(a->decoded, b->decoded, n_elems, &difference);
+    total->n_changed += n_times * difference.n_changed;
+    total->n_nan += n_times * difference.n_nan;
+    total->max_abs = difference.max_abs;
+    total->max_rel = difference.max_rel;
+}
+
 static void measure_narrow(const struct side *a, const struct side *b, size_t n_elems,
                            struct measures *total)
 {
-    double aa = 0, bb = 0, ab = 0, dd = 0;
-    const long double n_times = wfs_distinct_times(&a->distinct, 0);
-    for (size_t i = 0; i < n_elems; i++) {
-        const double x = a->decoded[i], y = b->decoded[i], d = x - y;
-        if (!isfinite(x) || !isfinite(y))
-            continue;
-        aa += x * x;
-        bb += y * y;
-        ab += x * y;
-        dd += d * d;
-    }
-    total->aa += n_times * aa;
-    total->bb += n_times * bb;
-    total->ab += n_times * ab;
-    total->dd += n_times * dd;
+    const struct wfs_products products = wfs_products_of(a->decoded, b->decoded, n_elems);
+    const long double n_times = a->distinct->n_times;
+    total->aa += n_times * products.aa;
+    total->bb += n_times * products.bb;
+    total->ab += n_times * products.ab;
+    total->dd += n_times * products.dd;
 }
 
 static void measure(const struct side *a, const struct side *b, uint64_t first, size_t n_elems,
@@ -173,7 +186,7 @@ static void measure(const struct side *a, const struct side *b, uint64_t first, 
         if (!is_finite(x) || !is_finite(y))
             continue;
         const struct number d = {x.re - y.re, x.im - y.im};
-        const long double n_times = wfs_distinct_times(&a->distinct, first + i);
+        const long double n_times = wfs_distinct_times(a->distinct, first + i);
         total->aa += n_times * (x.re * x.re + x.im * x.im);
         total->bb += n_times * (y.re * y.re + y.im * y.im);
         total->ab += n_times * (x.re * y.re + x.im * y.im);
@@ -188,45 +201,38 @@ static void count_bytes(const struct side *a, const struct side *b, uint64_t fir
     const unsigned n_elem = n_bits < 8 ? 1 : n_bits / 8; /* those below a byte are not repeated */
     for (size_t i = 0; i < n_bytes; i++) {
         if (a->bytes[i] != b->bytes[i])
-            total->n_changed += wfs_distinct_times(&a->distinct, (first + i) / n_elem);
+            total->n_changed += wfs_distinct_times(a->distinct, (first + i) / n_elem);
     }
 }
 
 /* ---- both tensors ---- */
 
-static void free_side(struct side *side)
+/* What is compared, and the result of all parts. */
+struct job {
+    struct wfs_distinct distinct[2];
+    struct comparison_options options;
+    struct comparison *total;
+    size_t failed; /* the tensor of a read that failed; 2: none did */
+};
+
+/* What was counted in a part, and the tensor of a read that failed. */
+struct part {
+    struct comparison comparison;
+    size_t failed;
+};
+
+static struct side side_of(const struct wfs_distinct *distinct, bool has_numbers)
 {
-    wfs_distinct_done(&side->distinct);
-    free(side->bytes);
-    free(side->decoded);
+    const struct wfs_tensor *tensor = &distinct->tensor;
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    return (struct side){.distinct = distinct,
+                         .tensor = tensor,
+                         .n_bits = has_numbers ? wfs_dtype_bits(dtype) : 8,
+                         .is_complex = wfs_dtype_kind(dtype) == WFS_KIND_COMPLEX,
+                         .is_wide = dtype == WFS_I64 || dtype == WFS_U64};
 }
 
-static bool make_side(struct side *side, const struct wfs_tensor *tensor,
-                      const struct wfs_tensor *beside, bool is_number)
-{
-    if (wfs_distinct_init(NULL, &side->distinct, tensor, beside) < 0)
-        return false;
-    side->tensor = &side->distinct.tensor;
-    side->n_bits = is_number ? wfs_dtype_bits((enum wfs_dtype)tensor->dtype) : 8;
-    side->is_complex = wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_COMPLEX;
-    side->is_wide = tensor->dtype == WFS_I64 || tensor->dtype == WFS_U64;
-    side->bytes = malloc((size_t)N_PIECE * side->n_bits / 8);
-    if (is_number)
-        side->decoded = calloc((size_t)2 * N_PIECE, sizeof(*side->decoded));
-    return side->bytes != NULL && (!is_number || side->decoded != NULL);
-}
-
-static int read_piece(const struct side *side, uint64_t first, size_t n_elems)
-{
-    const uint64_t offset = first / 8 * side->n_bits; /* first counts whole pieces */
-    const size_t n_bytes = n_elems * side->n_bits / 8;
-    const ssize_t n = wfs_tensor_read(side->tensor, offset, side->bytes, n_bytes);
-    if (n < 0)
-        return (int)n;
-    return (size_t)n == n_bytes ? 0 : -EIO;
-}
-
-static void compare_piece(struct side *a, struct side *b, uint64_t first, size_t n,
+static void compare_block(struct side *a, struct side *b, uint64_t first, size_t n,
                           struct comparison_options options, struct comparison *ret)
 {
     const bool is_one_dtype = a->tensor->dtype == b->tensor->dtype;
@@ -236,34 +242,76 @@ static void compare_piece(struct side *a, struct side *b, uint64_t first, size_t
         count_bytes(a, b, first, n, ret);
     if (!ret->has_numbers || (is_same && !has_measures))
         return;
-    const bool is_quick = is_narrow(a) && is_narrow(b) && a->distinct.times == NULL;
+    const bool is_quick = is_narrow(a) && is_narrow(b) && a->distinct->times == NULL;
     decode(a, n);
-    if (!is_same) {
+    if (!is_same)
         decode(b, n);
+    if (!is_same && is_quick && !(options.is_exact && is_one_dtype))
+        count_narrow(a, b, n, ret);
+    else if (!is_same)
         count_numbers(a, b, first, n, options.is_exact && is_one_dtype, ret);
-    }
     if (has_measures && is_quick)
         measure_narrow(a, is_same ? a : b, n, &ret->measures);
     else if (has_measures)
         measure(a, is_same ? a : b, first, n, &ret->measures);
 }
 
-static int compare_pieces(struct side *a, struct side *b, struct comparison_options options,
-                          struct comparison *ret, bool *ret_is_second)
+static void compare_piece(struct side sides[2], uint8_t *const bytes[2], uint64_t first, size_t n,
+                          struct comparison_options options, struct comparison *ret)
 {
-    const uint64_t n_all = ret->has_numbers ? values_n_elems(a->tensor) : a->tensor->n_bytes;
-    for (uint64_t first = 0; first < n_all; first += N_PIECE) {
-        const uint64_t n_left = n_all - first;
-        const size_t n = n_left < N_PIECE ? (size_t)n_left : N_PIECE;
-        int code = read_piece(a, first, n);
-        *ret_is_second = code == 0;
-        if (code == 0)
-            code = read_piece(b, first, n);
-        if (code < 0)
-            return code;
-        compare_piece(a, b, first, n, options, ret);
+    double decoded[2][2 * N_BLOCK];
+    const bool is_same = sides[0].tensor->dtype == sides[1].tensor->dtype &&
+                         memcmp(bytes[0], bytes[1], n * sides[0].n_bits / 8) == 0;
+    if (is_same && !(options.has_measures && ret->has_numbers))
+        return;
+    for (size_t i = 0; i < n; i += N_BLOCK) {
+        for (size_t k = 0; k < 2; k++) {
+            sides[k].bytes = bytes[k] + i / 8 * sides[k].n_bits;
+            sides[k].decoded = decoded[k];
+        }
+        compare_block(&sides[0], &sides[1], first + i, n - i < N_BLOCK ? n - i : N_BLOCK, options,
+                      ret);
+    }
+}
+
+static int compare_part(void *ctx, const struct wfs_io *io, uint64_t first, size_t n, void *result)
+{
+    const struct job *job = ctx;
+    struct part *part = result;
+    const bool has_numbers = job->total->has_numbers;
+    struct side sides[2] = {side_of(&job->distinct[0], has_numbers),
+                            side_of(&job->distinct[1], has_numbers)};
+    autofree uint8_t *bytes_a = malloc((size_t)N_PIECE / 8 * sides[0].n_bits);
+    autofree uint8_t *bytes_b = malloc((size_t)N_PIECE / 8 * sides[1].n_bits);
+    uint8_t *const bytes[] = {bytes_a, bytes_b};
+    *part = (struct part){{.has_numbers = has_numbers}, 2};
+    if (bytes_a == NULL || bytes_b == NULL)
+        return -ENOMEM;
+    for (const uint64_t end = first + n; first < end; first += N_PIECE) {
+        const size_t n_now = end - first < N_PIECE ? (size_t)(end - first) : N_PIECE;
+        for (size_t k = 0; k < 2; k++) {
+            const size_t n_bytes = n_now * sides[k].n_bits / 8;
+            part->failed = k;
+            const ssize_t n_read = wfs_tensor_read_for(
+                io, sides[k].tensor, first / 8 * sides[k].n_bits, bytes[k], n_bytes);
+            if (n_read < 0 || (size_t)n_read < n_bytes)
+                return n_read < 0 ? (int)n_read : -EIO;
+        }
+        compare_piece(sides, bytes, first, n_now, job->options, &part->comparison);
     }
     return 0;
+}
+
+static void add_part(void *ctx, void *result)
+{
+    struct comparison *total = ((struct job *)ctx)->total;
+    const struct comparison *part = &((struct part *)result)->comparison;
+    total->n_changed += part->n_changed;
+    total->n_nan += part->n_nan;
+    total->max_abs = part->max_abs > total->max_abs ? part->max_abs : total->max_abs;
+    total->max_rel = part->max_rel > total->max_rel ? part->max_rel : total->max_rel;
+    measures_add(&total->measures, &part->measures);
+    ((struct job *)ctx)->failed = ((struct part *)result)->failed;
 }
 
 bool comparison_has_content(const struct wfs_tensor *a, const struct wfs_tensor *b)
@@ -272,31 +320,43 @@ bool comparison_has_content(const struct wfs_tensor *a, const struct wfs_tensor 
                                             : comparison_is_alike(a, b) && a->n_bytes == b->n_bytes;
 }
 
-int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b,
+static int compare_all(const struct wfs_io *io, struct job *job, const struct wfs_tensor *a,
+                       const struct wfs_tensor *b)
+{
+    int code = wfs_distinct_init(io, &job->distinct[0], a, b);
+    code = code < 0 ? code : wfs_distinct_init(io, &job->distinct[1], b, a);
+    const struct wfs_tensor *tensor = &job->distinct[0].tensor;
+    const struct wfs_parts parts = {.n_elems = job->total->has_numbers ? values_n_elems(tensor)
+                                                                       : tensor->n_bytes,
+                                    .n_part = wfs_tensor_part_elems(tensor),
+                                    .n_result = sizeof(struct part),
+                                    .make = compare_part,
+                                    .take = add_part,
+                                    .ctx = job};
+    code = code < 0 ? code : wfs_parts_run(io, &parts);
+    wfs_distinct_done(&job->distinct[0]);
+    wfs_distinct_done(&job->distinct[1]);
+    return code;
+}
+
+int comparison_make(const struct wfs_io *io, const struct wfs_tensor *a, const struct wfs_tensor *b,
                     struct comparison_options options, struct comparison *ret,
                     const struct wfs_tensor **ret_failed)
 {
     const bool is_number = has_numbers(a) && has_numbers(b);
+    struct job job = {.options = options, .total = ret, .failed = 2};
     *ret_failed = NULL;
     *ret =
         (struct comparison){.has_numbers = is_number, .has_content = comparison_has_content(a, b)};
     if (!ret->has_content)
         return 0;
     ret->n_elems = is_number ? values_n_elems(a) : a->n_bytes;
-    struct side one = {0}, other = {0};
     cleanup(wfs_numbers_done) struct wfs_numbers of_a = {.tensor = a}, of_b = {.tensor = b};
     int code = is_number ? wfs_numbers_init(&of_a, a) : 0;
     code = is_number && code == 0 ? wfs_numbers_init(&of_b, b) : code;
-    if (code == 0)
-        code = -ENOMEM;
-    if (code == -ENOMEM && make_side(&one, of_a.tensor, of_b.tensor, is_number) &&
-        make_side(&other, of_b.tensor, of_a.tensor, is_number)) {
-        bool is_second = false;
-        code = compare_pieces(&one, &other, options, ret, &is_second);
-        *ret_failed = is_second ? b : a;
-    }
-    free_side(&one);
-    free_side(&other);
+    code = code < 0 ? code : compare_all(io, &job, of_a.tensor, of_b.tensor);
+    if (code < 0 && job.failed < 2)
+        *ret_failed = job.failed == 0 ? a : b;
     return code;
 }
 

@@ -18,6 +18,8 @@ struct measures {
     long double dd; /* of the differences */
 };
 
+void measures_add(struct measures *total, const struct measures *more);
+
 /* Returns the L2 norm of the difference; that divided by the norm of A; and the cosine of the angle
  * between both, NaN where one is zero. */
 double measures_l2(const struct measures *measures);
@@ -50,7 +52,7 @@ bool comparison_has_content(const struct wfs_tensor *a, const struct wfs_tensor 
  * Compares two tensors, reading both in bounded pieces. If a read fails, returns its negative errno
  * and sets *ret_failed to the tensor; -ENOMEM may leave it NULL.
  */
-int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b,
+int comparison_make(const struct wfs_io *io, const struct wfs_tensor *a, const struct wfs_tensor *b,
                     struct comparison_options options, struct comparison *ret,
                     const struct wfs_tensor **ret_failed);
 
@@ -60,6 +62,7 @@ int comparison_make(const struct wfs_tensor *a, const struct wfs_tensor *b,
  * are a rename. */
 struct diff_row {
     const struct wfs_tensor *a, *b;
+    const struct wfs_tensor *failed; /* could not be read */
     bool is_equal;
     struct comparison comparison;
 };

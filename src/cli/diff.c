@@ -7,6 +7,7 @@
 #include "cli/comparison.h"
 #include "cli/input.h"
 #include "cli/mounted.h"
+#include "cli/pool.h"
 #include "cli/progress.h"
 #include "program/print.h"
 #include "program/terminal.h"
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 struct diff {
+    struct pool pool; /* first: its functions are given that */
     const char *paths[2];
     char *made[2];       /* paths in a mount, malloc'ed */
     const char **edited; /* keys that edits of the mount made or changed, in order; malloc'ed */
@@ -43,7 +45,6 @@ struct diff {
     struct diff_row *rows; /* of the tensors of A, then of those that only B has; malloc'ed */
     size_t n_rows;
     struct wfs_workload *workload; /* of the rows */
-    size_t *firsts;                /* of each group of it: 1 + the first row that was compared */
     struct json_out *json;         /* NULL: lines of text */
     bool has_table;                /* is printed at the end, in place of lines */
     bool is_screen;                /* of a terminal */
@@ -390,7 +391,7 @@ static enum exit_code prepare(struct diff *diff, const struct args *args)
     const char *path = diff->paths[0];
     if (diff_rows_make(diff->catalogs[0], diff->catalogs[1], &diff->rows, &diff->n_rows) < 0)
         return print_memory(path);
-    enum exit_code exit_code = choose_rows(diff, args);
+    const enum exit_code exit_code = choose_rows(diff, args);
     if (exit_code != EXIT_DONE)
         return exit_code;
     const struct wfs_tensor *failed;
@@ -404,12 +405,8 @@ static enum exit_code prepare(struct diff *diff, const struct args *args)
         if (row->a != NULL && row->b != NULL && comparison_has_content(row->a, row->b))
             works[i] = (struct wfs_work){row->a, row->b};
     }
-    exit_code = input_workload(path, works, diff->n_rows, args_has(args, "large"),
-                               INPUT_CHOOSE_FEWER, &diff->workload);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    diff->firsts = calloc(wfs_workload_n_groups(diff->workload) + 1, sizeof(*diff->firsts));
-    return diff->firsts != NULL ? EXIT_DONE : print_memory(path);
+    return input_workload(path, works, diff->n_rows, args_has(args, "large"), INPUT_CHOOSE_FEWER,
+                          &diff->workload);
 }
 
 static void print_only_in(struct diff *diff, size_t which)
@@ -437,24 +434,29 @@ static bool is_unedited(const struct diff *diff, const struct diff_row *row)
                    compare_edited) == NULL;
 }
 
-/* Compares the tensors of a row, or takes over what is known of a pair that shows the same. */
-static enum exit_code compare_row(struct diff *diff, size_t i)
+static int make_comparison(struct pool *pool, size_t i, void *result)
 {
+    struct diff *diff = (struct diff *)pool;
     struct diff_row *row = &diff->rows[i];
-    const struct wfs_tensor *failed;
-    const size_t group = wfs_workload_group(diff->workload, i);
-    if (is_unedited(diff, row)) {
-        row->comparison = (struct comparison){.has_content = true};
-    } else if (group > 0 && diff->firsts[group] > 0) {
-        row->comparison = diff->rows[diff->firsts[group] - 1].comparison;
-    } else {
-        const int code = comparison_make(row->a, row->b, diff->options, &row->comparison, &failed);
-        if (code < 0 && failed == NULL)
-            return print_memory(diff->paths[0]);
-        if (code < 0)
-            return read_error(diff, failed, code);
-        diff->firsts[group] = i + 1;
-    }
+    struct comparison *comparison = result;
+    int code = 0;
+    if (row->a == NULL || row->b == NULL)
+        return 0;
+    if (is_unedited(diff, row))
+        *comparison = (struct comparison){.has_content = true};
+    else
+        code = comparison_make(&pool->io, row->a, row->b, diff->options, comparison, &row->failed);
+    progress_add(&diff->progress, input_add(row->a->n_bytes, row->b->n_bytes));
+    return code;
+}
+
+static int report_comparison(struct pool *pool, size_t i, const void *result)
+{
+    struct diff *diff = (struct diff *)pool;
+    struct diff_row *row = &diff->rows[i];
+    if (row->a == NULL || row->b == NULL)
+        return 0;
+    row->comparison = *(const struct comparison *)result;
     const bool is_same = comparison_is_alike(row->a, row->b) && row->comparison.has_content &&
                          row->comparison.n_changed == 0;
     row->is_equal = is_same && !diff_row_is_renamed(row);
@@ -462,38 +464,40 @@ static enum exit_code compare_row(struct diff *diff, size_t i)
     diff->n_renamed += is_same && !row->is_equal;
     diff->n_changed += !is_same;
     if (diff->has_table || is_same)
-        return EXIT_DONE;
+        return 0;
     if (diff->json != NULL)
         put_change(diff, row);
     else
         print_change(row);
-    return EXIT_DONE;
+    return ferror(stdout) ? -EPIPE : 0;
 }
 
 static enum exit_code print_changed(struct diff *diff)
 {
-    enum exit_code exit_code = EXIT_DONE;
     uint64_t n_bytes = 0;
+    size_t failed;
     for (size_t i = 0; i < diff->n_rows; i++) {
         const struct diff_row *row = &diff->rows[i];
         if (row->a != NULL && row->b != NULL)
             n_bytes = input_add(n_bytes, input_add(row->a->n_bytes, row->b->n_bytes));
     }
     const bool is_list = diff->json != NULL && !diff->has_table;
+    diff->pool = (struct pool){.workload = diff->workload,
+                               .n = diff->n_rows,
+                               .n_result = sizeof(struct comparison),
+                               .make = make_comparison,
+                               .visit = report_comparison};
     progress_start(&diff->progress, "comparing", n_bytes);
     if (is_list)
         json_out_open_array(diff->json, "changed");
-    for (size_t i = 0; i < diff->n_rows && exit_code == EXIT_DONE && !ferror(stdout); i++) {
-        const struct diff_row *row = &diff->rows[i];
-        if (row->a == NULL || row->b == NULL)
-            continue;
-        exit_code = compare_row(diff, i);
-        progress_add(&diff->progress, input_add(row->a->n_bytes, row->b->n_bytes));
-    }
+    const int code = pool_run(&diff->pool, &failed);
     progress_end(&diff->progress);
     if (is_list)
         json_out_close(diff->json);
-    return exit_code;
+    if (code == 0 || code == -EPIPE)
+        return EXIT_DONE; /* the line about the output comes at the end */
+    const struct wfs_tensor *tensor = failed == SIZE_MAX ? NULL : diff->rows[failed].failed;
+    return tensor == NULL ? print_memory(diff->paths[0]) : read_error(diff, tensor, code);
 }
 
 static void print_renamed(const struct diff *diff)
@@ -728,7 +732,6 @@ static void diff_done(struct diff *diff)
 {
     wfs_workload_free(diff->workload);
     free(diff->rows);
-    free(diff->firsts);
     free(diff->edited);
     free(diff->renames);
     wfs_patch_free(diff->patch);

@@ -414,11 +414,7 @@ static void count_row(struct total *total, const struct diff_row *row)
     total->n_renamed += diff_row_is_renamed(row);
     total->n_changed +=
         row->a != NULL && row->b != NULL && !row->is_equal && !diff_row_is_renamed(row);
-    const struct measures *more = &row->comparison.measures;
-    total->measures.aa += more->aa;
-    total->measures.bb += more->bb;
-    total->measures.ab += more->ab;
-    total->measures.dd += more->dd;
+    measures_add(&total->measures, &row->comparison.measures);
 }
 
 static void put_total(struct table *table, const struct total *total, double largest)

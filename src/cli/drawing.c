@@ -83,12 +83,13 @@ static enum exit_code find_rows(struct report *report, const struct args *args)
     return EXIT_DONE;
 }
 
-static int measure(const struct wfs_tensor *tensor, struct report_values *values)
+static int measure(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                   struct report_values *values)
 {
     cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
     int code = wfs_numbers_init(&numbers, tensor);
     if (code == 0)
-        code = wfs_tensor_stats(NULL, numbers.tensor, &values->stats);
+        code = wfs_tensor_stats(io, numbers.tensor, &values->stats);
     values->has_stats = code == 0;
     if (code < 0)
         return code == -EOPNOTSUPP ? 0 : code;
@@ -103,7 +104,6 @@ struct job {
     struct pool pool; /* first: its functions are given that */
     struct report *report;
     struct progress *progress;
-    const struct wfs_tensor **failed; /* of each row, where a read failed */
 };
 
 static int make_values(struct pool *pool, size_t i, void *result)
@@ -112,8 +112,8 @@ static int make_values(struct pool *pool, size_t i, void *result)
     const struct wfs_tensor *tensor = job->report->tensors[i];
     struct report_values *values = result;
     *values = (struct report_values){0};
-    job->failed[i] = tensor;
-    const int code = measure(tensor, values);
+    job->report->rows[i].failed = tensor;
+    const int code = measure(&pool->io, tensor, values);
     progress_add(job->progress, tensor->n_bytes);
     return code;
 }
@@ -128,13 +128,13 @@ static int take_values(struct pool *pool, size_t i, const void *result)
 static int make_comparison(struct pool *pool, size_t i, void *result)
 {
     struct job *job = (struct job *)pool;
-    const struct diff_row *row = &job->report->rows[i];
+    struct diff_row *row = &job->report->rows[i];
     const struct comparison_options options = {.has_measures = true};
     struct comparison *comparison = result;
     *comparison = (struct comparison){0};
     if (row->a == NULL || row->b == NULL)
         return 0;
-    const int code = comparison_make(row->a, row->b, options, comparison, &job->failed[i]);
+    const int code = comparison_make(&pool->io, row->a, row->b, options, comparison, &row->failed);
     progress_add(job->progress, input_add(row->a->n_bytes, row->b->n_bytes));
     return code;
 }
@@ -182,7 +182,7 @@ static enum exit_code run_job(struct job *job, const struct args *args, bool com
     wfs_workload_free(workload);
     if (code == 0)
         return EXIT_DONE;
-    const struct wfs_tensor *tensor = failed == SIZE_MAX ? NULL : job->failed[failed];
+    const struct wfs_tensor *tensor = failed == SIZE_MAX ? NULL : report->rows[failed].failed;
     return tensor == NULL
                ? print_memory(report->paths[0])
                : input_read_error(report->paths[tensor != report->rows[failed].a], tensor, code);
@@ -193,10 +193,9 @@ static enum exit_code compute(struct report *report, const struct args *args, bo
     struct progress progress;
     uint64_t n_bytes = 0;
     enum exit_code exit_code = EXIT_DONE;
-    autofree const struct wfs_tensor **failed = calloc(report->n_rows + 1, sizeof(*failed));
-    struct job job = {.report = report, .progress = &progress, .failed = failed};
+    struct job job = {.report = report, .progress = &progress};
     report->values = has_values ? calloc(report->n_rows + 1, sizeof(*report->values)) : NULL;
-    if (failed == NULL || (has_values && report->values == NULL))
+    if (has_values && report->values == NULL)
         return print_memory(report->paths[0]);
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct diff_row *row = &report->rows[i];

@@ -7,6 +7,7 @@
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/key_tree.h"
+#include "cli/pool.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/values.h"
@@ -460,15 +461,22 @@ const struct verb verb_config = {
 
 /* ---- check ---- */
 
+/* Tensors of which all elements are one number. */
+struct alike {
+    size_t n_zero, n_constant;
+    struct strbuf zero, constant; /* the first names */
+};
+
 struct check {
+    struct pool pool; /* first: its functions are given that */
     const char *path;
     const struct wfs_catalog *catalog;
     struct json_out *json; /* NULL: text */
     bool is_of_many;
     enum wfs_severity worst;
     struct progress progress;
-    uint64_t n_bytes; /* of all tensors */
     uint64_t n_looked_at;
+    struct alike alike;
 };
 
 enum { N_PLACE_DIMS = 8 };
@@ -477,11 +485,10 @@ struct place {
     char text[160];
 };
 
-/* What is counted in a tensor, kept for those that show the same. */
+/* What is counted in a tensor. */
 struct counts {
-    bool is_known;
-    int code; /* of the reading */
-    struct wfs_stats stats;
+    bool has_numbers;
+    struct wfs_odd odd;
 };
 
 static void report(struct check *check, enum wfs_severity severity, const char *text)
@@ -546,86 +553,73 @@ static void report_alike(struct check *check, size_t n, struct strbuf *names, co
     strbuf_done(names);
 }
 
-/* Of complex elements, only NaN and infinities are counted. */
-static int count_odd(const struct wfs_tensor *tensor, struct wfs_stats *ret)
-{
-    struct wfs_odd odd;
-    int code = wfs_tensor_stats(NULL, tensor, ret);
-    if (code != -EOPNOTSUPP)
-        return code;
-    code = wfs_tensor_count_odd(tensor, &odd);
-    if (code == 0)
-        *ret = (struct wfs_stats){
-            .n_elems = odd.n_elems, .n_nan = odd.n_nan, .n_positive_inf = odd.n_inf};
-    return code;
-}
-
-/* Tensors of which all elements are one number. */
-struct alike {
-    size_t n_zero, n_constant;
-    struct strbuf zero, constant; /* the first names */
-};
-
 static void count_alike(struct alike *alike, const struct wfs_tensor *tensor,
-                        const struct wfs_stats *stats)
+                        const struct wfs_odd *odd)
 {
-    if (stats->n_elems < 2 || stats->n_finite < stats->n_elems)
+    if (odd->n_elems < 2 || !odd->is_constant)
         return;
-    if (stats->n_zero == stats->n_elems)
+    if (odd->constant == 0)
         add_alike(&alike->zero, ++alike->n_zero, tensor);
-    else if (stats->min == stats->max)
+    else
         add_alike(&alike->constant, ++alike->n_constant, tensor);
 }
 
-/* Reports NaN and infinities; a tensor that does not hold numbers has none. */
-static enum exit_code check_all(struct check *check, const struct wfs_workload *workload)
+static int make_counts(struct pool *pool, size_t i, void *result)
 {
-    const size_t n = wfs_catalog_n_tensors(check->catalog);
-    struct alike alike = {0};
-    autofree struct counts *known = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*known));
-    if (known == NULL)
-        return print_memory(check->path);
-    for (size_t i = 0; i < n && !ferror(stdout); i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
-        struct counts *counts = &known[wfs_workload_group(workload, i)];
-        const struct wfs_stats *stats = &counts->stats;
-        if (tensor->trouble != NULL)
-            continue;
-        known[0].is_known = false; /* of those that are alone */
-        if (!counts->is_known)
-            counts->code = count_odd(tensor, &counts->stats);
-        counts->is_known = true;
-        if (counts->code < 0 && counts->code != -EOPNOTSUPP) {
-            strbuf_done(&alike.zero);
-            strbuf_done(&alike.constant);
-            return input_read_error(check->path, tensor, counts->code);
-        }
-        if (counts->code == 0) {
-            report_count(check, tensor, "NaN", values_is_nan, stats->n_nan, stats->n_elems);
-            report_count(check, tensor, "infinite", values_is_infinite,
-                         stats->n_positive_inf + stats->n_negative_inf, stats->n_elems);
-            count_alike(&alike, tensor, stats);
-            check->n_looked_at++;
-        }
-        progress_add(&check->progress, tensor->n_bytes);
-    }
-    report_alike(check, alike.n_zero, &alike.zero, "only zeros");
-    report_alike(check, alike.n_constant, &alike.constant, "the same number in all elements");
-    return EXIT_DONE;
+    struct check *check = (struct check *)pool;
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
+    struct counts *counts = result;
+    const int code = tensor->trouble != NULL
+                         ? -EOPNOTSUPP
+                         : wfs_tensor_count_odd(&pool->io, tensor, &counts->odd);
+    counts->has_numbers = code == 0;
+    progress_add(&check->progress, tensor->n_bytes);
+    return code == -EOPNOTSUPP ? 0 : code;
 }
 
+static int report_counts(struct pool *pool, size_t i, const void *result)
+{
+    struct check *check = (struct check *)pool;
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
+    const struct counts *counts = result;
+    const struct wfs_odd *odd = &counts->odd;
+    if (!counts->has_numbers)
+        return 0;
+    report_count(check, tensor, "NaN", values_is_nan, odd->n_nan, odd->n_elems);
+    report_count(check, tensor, "infinite", values_is_infinite, odd->n_inf, odd->n_elems);
+    count_alike(&check->alike, tensor, odd);
+    check->n_looked_at++;
+    return ferror(stdout) ? -EPIPE : 0;
+}
+
+/* Reports NaN and infinities; a tensor that does not hold numbers has none. */
 static enum exit_code check_values(struct check *check, const struct args *args)
 {
     struct wfs_workload *workload = NULL;
-    enum exit_code exit_code =
+    struct alike *alike = &check->alike;
+    size_t failed;
+    const enum exit_code exit_code =
         input_workload_all(args, check->path, check->catalog, false, &workload);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    progress_start(&check->progress, "checking", check->n_bytes);
-    exit_code = check_all(check, workload);
+    check->pool = (struct pool){.workload = workload,
+                                .n = wfs_catalog_n_tensors(check->catalog),
+                                .n_result = sizeof(struct counts),
+                                .make = make_counts,
+                                .visit = report_counts};
+    progress_start(&check->progress, "checking", wfs_workload_n_shown(workload));
+    const int code = pool_run(&check->pool, &failed);
     progress_end(&check->progress);
     wfs_workload_free(workload);
-    return exit_code;
+    if (code == 0) {
+        report_alike(check, alike->n_zero, &alike->zero, "only zeros");
+        report_alike(check, alike->n_constant, &alike->constant, "the same number in all elements");
+    }
+    strbuf_done(&alike->zero);
+    strbuf_done(&alike->constant);
+    if (code < 0 && failed != SIZE_MAX)
+        return input_read_error(check->path, wfs_catalog_tensor(check->catalog, failed), code);
+    return code == -ENOMEM ? print_memory(check->path) : EXIT_DONE;
 }
 
 static void survey(struct check *check)
@@ -633,7 +627,6 @@ static void survey(struct check *check)
     for (size_t i = 0; i < wfs_catalog_n_tensors(check->catalog); i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
         char text[WFS_ERROR_TEXT_MAX];
-        check->n_bytes = input_add(check->n_bytes, tensor->n_bytes);
         if (tensor->trouble == NULL)
             continue;
         snprintf(text, sizeof(text), "tensor '%s': %s", wfs_quote(tensor->key).text,

@@ -6,6 +6,7 @@
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/progress.h"
+#include "cli/team.h"
 #include "cli/survey.h"
 #include "cli/values.h"
 #include "program/print.h"
@@ -299,15 +300,20 @@ static int measure(struct view *view)
     const unsigned n_passes =
         2 + (view->wish->has_percentiles ? percentiles_n_passes(view->values) : 0);
     struct progress progress;
+    struct team team;
+    const struct wfs_io io = {.team = &team.team};
     int result = read_corners(view);
     if (result < 0)
         return result;
     progress_start(&progress, "reading", view->values->n_bytes * n_passes);
-    result = values_summarise(view->values, &progress, &view->numbers);
+    team_start(&team);
+    result = values_summarise(&io, view->values, &progress, &view->numbers);
     if (result == 0 && view->wish->has_percentiles && view->numbers.has_histogram) {
-        result = percentiles_find(view->values, view->numbers.stats.n_finite, view->percentiles);
+        result =
+            percentiles_find(&io, view->values, view->numbers.stats.n_finite, view->percentiles);
         view->has_percentiles = result == 0;
     }
+    team_end(&team);
     progress_end(&progress);
     return result;
 }

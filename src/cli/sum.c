@@ -84,7 +84,7 @@ static int make_sums(struct pool *pool, size_t i, void *result)
     struct reading reading = {.sum = sum_of(pool)};
     const struct wfs_tensor *tensor = reading.sum->tensors[i];
     sha256_init(&reading.sha256);
-    const int code = wfs_tensor_digest_and(NULL, tensor, add_piece, &reading, &xxh3);
+    const int code = wfs_tensor_digest_and(&pool->io, tensor, add_piece, &reading, &xxh3);
     if (code < 0)
         return code;
     sha256_digest(&reading.sha256, N_SHA256, sha256);

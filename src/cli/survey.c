@@ -76,7 +76,8 @@ static int make(struct pool *pool, size_t i, void *result)
 {
     struct survey *survey = survey_of(pool);
     const struct wfs_tensor *tensor = survey->tree.tensors[i];
-    return tensor->trouble != NULL ? 0 : values_summarise(tensor, &survey->progress, result);
+    return tensor->trouble != NULL ? 0
+                                   : values_summarise(&pool->io, tensor, &survey->progress, result);
 }
 
 static int keep(struct pool *pool, size_t i, const void *result)

@@ -142,37 +142,41 @@ uint64_t values_n_elems(const struct wfs_tensor *tensor)
 typedef void (*values_visit)(void *ctx, const double *numbers, size_t n,
                              const struct wfs_distinct *distinct, uint64_t index);
 
-static int scan(const struct wfs_distinct *distinct, values_visit visit, void *ctx)
+enum { N_DECODED = 2048 }; /* elements at a time: whole groups of every dtype */
+
+struct scan {
+    const struct wfs_distinct *distinct;
+    values_visit visit;
+    void *ctx;
+};
+
+static int decode_piece(void *ctx, const void *bytes, size_t n, uint64_t first)
 {
-    enum { N_CHUNK = 3 << 14 }; /* whole groups of every dtype */
-    const struct wfs_tensor *tensor = &distinct->tensor;
-    const unsigned n_bits = wfs_dtype_bits(tensor->dtype);
-    autofree uint8_t *chunk = malloc(N_CHUNK);
-    autofree double *numbers = malloc(N_CHUNK * 8 / n_bits * sizeof(*numbers));
-    if (chunk == NULL || numbers == NULL)
-        return -ENOMEM;
-    for (uint64_t offset = 0, index = 0; offset < tensor->n_bytes;) {
-        const ssize_t n = wfs_tensor_read(tensor, offset, chunk, N_CHUNK);
-        if (n <= 0)
-            return n < 0 ? (int)n : -EIO;
-        const size_t n_elems = (size_t)n * 8 / n_bits;
-        wfs_dtype_decode(tensor->dtype, chunk, n_elems, numbers);
-        visit(ctx, numbers, n_elems, distinct, index);
-        offset += (uint64_t)n;
-        index += n_elems;
+    const struct scan *scan = ctx;
+    const enum wfs_dtype dtype = (enum wfs_dtype)scan->distinct->tensor.dtype;
+    double numbers[N_DECODED];
+    for (size_t i = 0; i < n; i += N_DECODED) {
+        const size_t n_now = n - i < N_DECODED ? n - i : N_DECODED;
+        wfs_dtype_decode(dtype, (const char *)bytes + i / 8 * wfs_dtype_bits(dtype), n_now,
+                         numbers);
+        scan->visit(scan->ctx, numbers, n_now, scan->distinct, first + i);
     }
     return 0;
 }
 
 /* Calls visit for the distinct elements of a tensor of numbers. -EIO, -ENOMEM. */
-static int scan_all(const struct wfs_tensor *tensor, values_visit visit, void *ctx)
+static int scan_all(const struct wfs_io *io, const struct wfs_tensor *tensor, values_visit visit,
+                    void *ctx)
 {
     cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
     cleanup(wfs_distinct_done) struct wfs_distinct distinct = {0};
     int code = wfs_numbers_init(&numbers, tensor);
     if (code == 0)
-        code = wfs_distinct_init(NULL, &distinct, numbers.tensor, NULL);
-    return code < 0 ? code : scan(&distinct, visit, ctx);
+        code = wfs_distinct_init(io, &distinct, numbers.tensor, NULL);
+    struct scan scan = {&distinct, visit, ctx};
+    return code < 0 ? code
+                    : wfs_tensor_scan(io, &distinct.tensor, 0, wfs_distinct_count(&distinct),
+                                      decode_piece, &scan);
 }
 
 bool values_is_nan(const double *parts, size_t n)
@@ -185,33 +189,29 @@ bool values_is_infinite(const double *parts, size_t n)
     return !values_is_nan(parts, n) && (isinf(parts[0]) || isinf(parts[n - 1]));
 }
 
-/* Looks at each element that is shown until one is found; the parts of a complex one are numbers.
- */
-static int find_in(const struct wfs_tensor *tensor, values_test test, uint64_t *ret_index)
+struct finding {
+    enum wfs_dtype dtype;
+    values_test test;
+    uint64_t index; /* of the element that was found */
+};
+
+/* The parts of a complex element are numbers. */
+static int find_in(void *ctx, const void *bytes, size_t n, uint64_t first)
 {
-    enum { N_CHUNK = 3 << 14 }; /* whole groups of every dtype */
-    const size_t n_parts =
-        wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_COMPLEX ? 2 : 1;
-    const enum wfs_dtype dtype = n_parts == 2 ? wfs_dtype_part((enum wfs_dtype)tensor->dtype)
-                                              : (enum wfs_dtype)tensor->dtype;
-    const unsigned n_bits = wfs_dtype_bits(dtype);
-    autofree uint8_t *chunk = malloc(N_CHUNK);
-    autofree double *numbers = malloc(N_CHUNK * 8 / n_bits * sizeof(*numbers));
-    if (chunk == NULL || numbers == NULL)
-        return -ENOMEM;
-    for (uint64_t offset = 0, index = 0; offset < tensor->n_bytes;) {
-        const ssize_t n = wfs_tensor_read(tensor, offset, chunk, N_CHUNK);
-        if (n <= 0)
-            return n < 0 ? (int)n : -EIO;
-        const size_t n_elems = (size_t)n * 8 / n_bits / n_parts;
-        wfs_dtype_decode(dtype, chunk, n_elems * n_parts, numbers);
-        for (size_t i = 0; i < n_elems; i++, index++) {
-            if (!test(numbers + i * n_parts, n_parts))
-                continue;
-            *ret_index = index;
-            return 1;
+    struct finding *finding = ctx;
+    const enum wfs_dtype dtype = finding->dtype;
+    const size_t n_parts = wfs_dtype_kind(dtype) == WFS_KIND_COMPLEX ? 2 : 1;
+    double numbers[2 * N_DECODED];
+    for (size_t i = 0; i < n; i += N_DECODED) {
+        const size_t n_now = n - i < N_DECODED ? n - i : N_DECODED;
+        wfs_dtype_decode(n_parts == 2 ? wfs_dtype_part(dtype) : dtype,
+                         (const char *)bytes + i / 8 * wfs_dtype_bits(dtype), n_now * n_parts,
+                         numbers);
+        for (size_t k = 0; k < n_now; k++) {
+            finding->index = first + i + k;
+            if (finding->test(numbers + k * n_parts, n_parts))
+                return 1;
         }
-        offset += (uint64_t)n;
     }
     return 0;
 }
@@ -219,64 +219,33 @@ static int find_in(const struct wfs_tensor *tensor, values_test test, uint64_t *
 int values_find(const struct wfs_tensor *tensor, values_test test, uint64_t *ret_index)
 {
     cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
-    const int code = wfs_numbers_init(&numbers, tensor);
-    return code < 0 ? code : find_in(numbers.tensor, test, ret_index);
-}
-
-/* ---- histogram ---- */
-
-static size_t bin_of(double number, const struct wfs_stats *stats, size_t n_bins)
-{
-    double place = (number - stats->min) / (stats->max - stats->min);
-    if (isinf(stats->max - stats->min))
-        place = (number / 2 - stats->min / 2) / (stats->max / 2 - stats->min / 2);
-    const size_t bin = place > 0 ? (size_t)(place * (double)n_bins) : 0;
-    return bin < n_bins ? bin : n_bins - 1;
-}
-
-struct bins {
-    const struct wfs_stats *stats;
-    uint64_t *counts;
-};
-
-static void count_bins(void *ctx, const double *numbers, size_t n,
-                       const struct wfs_distinct *distinct, uint64_t index)
-{
-    const struct bins *bins = ctx;
-    for (size_t i = 0; i < n; i++) {
-        if (isfinite(numbers[i]))
-            bins->counts[bin_of(numbers[i], bins->stats, VALUES_N_BINS)] +=
-                wfs_distinct_times(distinct, index + i);
-    }
-}
-
-/* Counts the finite elements in equal bins from min to max. */
-static int make_histogram(const struct wfs_tensor *tensor, const struct wfs_stats *stats,
-                          uint64_t counts[VALUES_N_BINS])
-{
-    struct bins bins = {stats, counts};
-    memset(counts, 0, VALUES_N_BINS * sizeof(counts[0]));
-    return scan_all(tensor, count_bins, &bins);
+    int code = wfs_numbers_init(&numbers, tensor);
+    struct finding finding = {(enum wfs_dtype)numbers.tensor->dtype, test, 0};
+    if (code == 0)
+        code = wfs_tensor_scan(NULL, numbers.tensor, 0, values_n_elems(numbers.tensor), find_in,
+                               &finding);
+    *ret_index = finding.index;
+    return code;
 }
 
 /* ---- summaries ---- */
 
-int values_summarise(const struct wfs_tensor *tensor, struct progress *progress,
-                     struct values_summary *ret)
+int values_summarise(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                     struct progress *progress, struct values_summary *ret)
 {
     const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)tensor->dtype);
     cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
     *ret = (struct values_summary){0};
     int code = wfs_numbers_init(&numbers, tensor);
     if (code == 0)
-        code = wfs_tensor_stats(NULL, numbers.tensor, &ret->stats);
+        code = wfs_tensor_stats(io, numbers.tensor, &ret->stats);
     if (code == -EOPNOTSUPP)
         return 0;
     progress_add(progress, tensor->n_bytes);
     ret->has_stats = code == 0;
     if (code < 0 || kind == WFS_KIND_BOOL || ret->stats.min >= ret->stats.max)
         return code;
-    code = make_histogram(numbers.tensor, &ret->stats, ret->counts);
+    code = wfs_tensor_histogram(io, numbers.tensor, &ret->stats, VALUES_N_BINS, ret->counts);
     progress_add(progress, tensor->n_bytes);
     ret->has_histogram = code == 0;
     return code;
@@ -353,10 +322,7 @@ int values_sample(const struct wfs_tensor *tensor, const struct wfs_stats *stats
             return n < 0 ? (int)n : -EIO;
         const size_t n_elems = (size_t)n * 8 / n_bits;
         wfs_dtype_decode(tensor->dtype, piece, n_elems, numbers);
-        for (size_t k = 0; k < n_elems; k++) {
-            if (isfinite(numbers[k]))
-                counts[bin_of(numbers[k], stats, n_bins)]++;
-        }
+        wfs_bins_add(stats, numbers, n_elems, n_bins, counts);
         *ret_n_elems += n_elems;
     }
     return 0;
@@ -467,7 +433,8 @@ static void take_digit(const struct percentiles *percentiles, struct search *sea
     search->front = search->front << N_DIGIT | digit;
 }
 
-int percentiles_find(const struct wfs_tensor *tensor, uint64_t n_finite, double ret[PERCENTILES_N])
+int percentiles_find(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t n_finite,
+                     double ret[PERCENTILES_N])
 {
     struct percentiles percentiles = {.n_passes = percentiles_n_passes(tensor),
                                       .is_single = is_single(tensor)};
@@ -482,7 +449,7 @@ int percentiles_find(const struct wfs_tensor *tensor, uint64_t n_finite, double 
     }
     for (; percentiles.n_known < percentiles.n_passes; percentiles.n_known++) {
         assign_tables(&percentiles);
-        const int code = scan_all(tensor, count, &percentiles);
+        const int code = scan_all(io, tensor, count, &percentiles);
         if (code < 0)
             return code;
         for (size_t i = 0; i < PERCENTILES_N; i++)

@@ -56,8 +56,8 @@ struct values_summary {
 
 /* Reads a tensor twice; what does not hold numbers has no statistics, BOOL and what is constant no
  * histogram. -EIO, -ENOMEM. */
-int values_summarise(const struct wfs_tensor *tensor, struct progress *progress,
-                     struct values_summary *ret);
+int values_summarise(const struct wfs_io *io, const struct wfs_tensor *tensor,
+                     struct progress *progress, struct values_summary *ret);
 
 /* Puts the member "histogram", null where there is none. */
 void values_put_histogram(struct json_out *out, const struct values_summary *summary);
@@ -91,6 +91,7 @@ unsigned percentiles_n_passes(const struct wfs_tensor *tensor);
  * Finds for each the smallest element that is not smaller than so many percent of the finite
  * elements, of which there are n_finite, at least 1. The tensor holds numbers. -EIO, -ENOMEM.
  */
-int percentiles_find(const struct wfs_tensor *tensor, uint64_t n_finite, double ret[PERCENTILES_N]);
+int percentiles_find(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t n_finite,
+                     double ret[PERCENTILES_N]);
 
 #endif
