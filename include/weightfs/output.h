@@ -12,6 +12,7 @@
 #include <weightfs/error.h>
 
 struct stat;
+struct wfs_team; /* weightfs/interruption.h */
 
 /* The identity of a file: another file at the same path, or a changed one, differs in one of these.
  */
@@ -79,6 +80,7 @@ struct wfs_save_options {
      * closes it without making the caller wait until its space is free. NULL: it is closed. */
     void (*abandon)(void *ctx, int fd);
     void *ctx;
+    struct wfs_team *team; /* helps where bytes are computed; NULL: nobody does */
 };
 
 struct wfs_save_report {

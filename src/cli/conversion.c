@@ -8,6 +8,7 @@
 #include "cli/input.h"
 #include "cli/mounted.h"
 #include "cli/progress.h"
+#include "cli/team.h"
 #include "program/checkpoint.h"
 #include "program/commit.h"
 #include "program/destination.h"
@@ -51,6 +52,7 @@ struct conversion {
     struct commit commit;
     struct wfs_save_options save;
     struct progress progress;
+    struct team team;
     struct strbuf dangers; /* a line for each */
     bool keeps_format;     /* it is that of the source, once that is loaded */
 };
@@ -163,11 +165,14 @@ static enum exit_code save(struct conversion *conversion, const struct wfs_catal
         return save_error(conversion, catalog, &err);
     progress_start(&conversion->progress, "writing", 0);
     progress_hold_signals(&conversion->progress);
+    team_start(&conversion->team);
+    conversion->save.team = &conversion->team.team;
     const bool is_new = directory != NULL && mkdir(directory, 0777) == 0;
     const int made = directory == NULL || is_new || errno == EEXIST ? 0 : -errno;
     const int code = made < 0 ? made : write_target(conversion, catalog, &err);
     if (is_new && code < 0)
         rmdir(directory);
+    team_end(&conversion->team);
     progress_end(&conversion->progress);
     if (made < 0)
         return print_error(EXIT_OUTPUT, directory, "cannot create the directory: %s",

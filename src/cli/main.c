@@ -233,6 +233,8 @@ int main(int argc, char **argv)
     raise_descriptor_limit();
     /* A threshold that is set does not grow: large tables go back to the system when freed. */
     mallopt(M_MMAP_THRESHOLD, 512 << 10);
+    /* Buffers of reads that follow each other do not: their pages would be cleared each time. */
+    mallopt(M_TRIM_THRESHOLD, 4 << 20);
     wrapping_start_errors();
     if (urls_take(argc, argv, kind_of, argc < 2 ? NULL : find_verb(argv[1])) < 0)
         return print_memory(NULL);

@@ -37,10 +37,23 @@ static void *work(void *ctx)
     return NULL;
 }
 
+/* Under the lock. */
+static void start_threads(struct team *team)
+{
+    cpu_set_t cpus;
+    const int n_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    team->is_started = true;
+    while (team->n_threads < TEAM_MOST && team->n_threads < (size_t)n_cpus &&
+           pthread_create(&team->threads[team->n_threads], NULL, work, team) == 0)
+        team->n_threads++;
+}
+
 void team_begin(struct team *team, struct team_share *share)
 {
     struct team_share **at = &team->first;
     pthread_mutex_lock(&team->lock);
+    if (!team->is_started)
+        start_threads(team);
     while (*at != NULL)
         at = &(*at)->next;
     if (share->n > 0)
@@ -73,14 +86,9 @@ static void share(struct wfs_team *of, size_t n, void (*part)(void *ctx, size_t 
 
 void team_start(struct team *team)
 {
-    cpu_set_t cpus;
-    const int n_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
     *team = (struct team){.team.share = share};
     pthread_mutex_init(&team->lock, NULL);
     pthread_cond_init(&team->changed, NULL);
-    while (team->n_threads < TEAM_MOST && team->n_threads < (size_t)n_cpus &&
-           pthread_create(&team->threads[team->n_threads], NULL, work, team) == 0)
-        team->n_threads++;
 }
 
 void team_end(struct team *team)

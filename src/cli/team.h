@@ -28,15 +28,17 @@ struct team {
     struct team_share *first; /* of those with parts that nobody has taken */
     size_t n_threads;
     pthread_t threads[TEAM_MOST];
-    bool is_over;
+    bool is_started, is_over;
 };
 
-/* Starts threads. Where some cannot be started there are fewer, or none. The caller is one of the
- * team only while it shares. */
 void team_start(struct team *team);
 void team_end(struct team *team);
 
-/* Has the threads work on the parts. If there is no thread, they are done when it returns. */
+/*
+ * Has the threads work on the parts; the caller is one of them only while it shares. They start
+ * with the first work. Where some cannot be started there are fewer; where there is none, the parts
+ * are done when it returns.
+ */
 void team_begin(struct team *team, struct team_share *share);
 
 /* Waits until all parts are done. */

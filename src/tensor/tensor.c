@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,38 @@ static struct wfs_io expect(const struct wfs_io *io, const struct wfs_tensor *te
     return source_expect(io, stored->source, stored->offset, n_bytes);
 }
 
+/* A range that is made in parts, each by a thread. */
+struct making {
+    const struct wfs_io *io;
+    const struct wfs_tensor *tensor;
+    uint64_t offset;
+    char *buf;
+    size_t n_bytes, n_part;
+    atomic_int code; /* of a part that failed */
+};
+
+static void make_part(void *ctx, size_t i)
+{
+    struct making *making = ctx;
+    const size_t start = i * making->n_part, n_left = making->n_bytes - start;
+    const int code =
+        band_read(making->io, making->tensor, making->offset + start, making->buf + start,
+                  n_left < making->n_part ? n_left : making->n_part);
+    if (code < 0)
+        atomic_store(&making->code, code);
+}
+
+static int make(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset,
+                void *buf, size_t n_bytes)
+{
+    enum { N_PART = 3 << 16 }; /* bytes; whole elements of every dtype */
+    if (io == NULL || io->team == NULL || n_bytes < 2 * N_PART || gather_band_bytes(tensor) > 0)
+        return band_read(io, tensor, offset, buf, n_bytes);
+    struct making making = {io, tensor, offset, buf, n_bytes, N_PART, 0};
+    wfs_io_share(io, (n_bytes + N_PART - 1) / N_PART, make_part, &making);
+    return making.code;
+}
+
 ssize_t wfs_tensor_read_for(const struct wfs_io *io, const struct wfs_tensor *tensor,
                             uint64_t offset, void *buf, size_t n_bytes)
 {
@@ -118,7 +151,7 @@ ssize_t wfs_tensor_read_for(const struct wfs_io *io, const struct wfs_tensor *te
     }
     if (code == 0)
         code = wfs_tensor_is_plain(tensor) ? source_read_for(io, source, start + offset, buf, n)
-                                           : band_read(io, tensor, offset, buf, n);
+                                           : make(io, tensor, offset, buf, n);
     return code < 0 ? code : (ssize_t)n;
 }
 

@@ -521,7 +521,7 @@ int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *op
     save.chunk = malloc(N_CHUNK);
     if (save.chunk == NULL)
         return wfs_fail_memory(err);
-    save.io = (struct wfs_io){.is_stopped = is_stopped, .ctx = &save};
+    save.io = (struct wfs_io){.is_stopped = is_stopped, .ctx = &save, .team = options->team};
     const int code = emit(&save);
     free(save.chunk);
     return code;

@@ -184,3 +184,22 @@ def test_zeros_of_both_signs_are_only_zeros(folder):
     array[1::2] *= -1
     array[4000] = -0.0
     assert 'has only zeros' in weightfs('check', '--values', write(folder / 'x', array, 'F32')).stdout
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason='needs two processors')
+@pytest.mark.parametrize('options', [['--cast=BF16'], ['--cast=F64'], ['--average=b.safetensors'], ['--lora=adapter']])
+def test_one_processor_and_all_write_the_same(folder, options):
+    generator = numpy.random.default_rng(6)
+    arrays = {key: generator.standard_normal(shape).astype('<f4') for key, shape in (('a.weight', (2047, 1031)), ('b.weight', (1, 3)), ('c.weight', (1500001,)))}
+    for name, factor in (('a', 1), ('b', 3)):
+        st.write(folder / (name + '.safetensors'), {key: ('F32', list(array.shape), (array * numpy.float32(factor)).tobytes()) for key, array in arrays.items()})
+    (folder / 'adapter').mkdir()
+    (folder / 'adapter/adapter_config.json').write_text('{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["a"]}')
+    factors = {'A': generator.standard_normal((4, 1031)).astype('<f4'), 'B': generator.standard_normal((2047, 4)).astype('<f4')}
+    st.write(folder / 'adapter/adapter_model.safetensors',
+             {'base_model.model.a.lora_%s.weight' % name: ('F32', list(array.shape), array.tobytes()) for name, array in factors.items()})
+    outputs = set()
+    for prefix in (['taskset', '-c', '0'], []):
+        subprocess.run([*prefix, *program.COMMAND, 'convert', '--overwrite', *options, 'a.safetensors', 'out.safetensors'], cwd=folder, check=True)
+        outputs.add((folder / 'out.safetensors').read_bytes())
+    assert len(outputs) == 1 and (folder / 'a.safetensors').read_bytes() not in outputs
