@@ -48,11 +48,13 @@ void parking_init(struct parking *parking)
     for (size_t i = 0; i < PARKING_N_WORKS; i++)
         TAILQ_INIT(&parking->kept[i]);
     pthread_mutex_init(&parking->lock, NULL);
+    door_init(&parking->door);
 }
 
 void parking_done(struct parking *parking)
 {
     pthread_mutex_destroy(&parking->lock);
+    door_done(&parking->door);
 }
 
 void parking_begin_wait(struct parking *parking)
@@ -219,6 +221,23 @@ static bool is_settled(struct parking *parking, int device, const void *request,
     return drop_interrupted(parking, interrupt.unique);
 }
 
+/* Returns whether the request is answered from memory, as a rule. */
+static bool is_short(const void *request, ssize_t n_bytes)
+{
+    static const uint32_t opcodes[] = {FUSE_LOOKUP,   FUSE_FORGET,     FUSE_BATCH_FORGET,
+                                       FUSE_GETATTR,  FUSE_STATFS,     FUSE_ACCESS,
+                                       FUSE_GETXATTR, FUSE_LISTXATTR,  FUSE_OPENDIR,
+                                       FUSE_READDIR,  FUSE_RELEASEDIR, FUSE_READDIRPLUS};
+    if (n_bytes < (ssize_t)sizeof(struct fuse_in_header))
+        return false;
+    const uint32_t opcode = header_of(request).opcode;
+    for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
+        if (opcode == opcodes[i])
+            return true;
+    }
+    return false;
+}
+
 ssize_t parking_receive(struct parking *parking, int device, void *request, size_t n_room)
 {
     ssize_t n;
@@ -226,7 +245,9 @@ ssize_t parking_receive(struct parking *parking, int device, void *request, size
         n = take_first(parking, request, n_room);
         if (n > 0)
             break;
+        door_enter(&parking->door);
         n = read(device, request, n_room);
+        door_leave(&parking->door, is_short(request, n));
     } while (n >= 0 && is_settled(parking, device, request, (size_t)n));
     return n;
 }

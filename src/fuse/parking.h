@@ -9,6 +9,8 @@
 #ifndef WFS_PARKING_H
 #define WFS_PARKING_H
 
+#include "fuse/door.h"
+
 #include <fuse_lowlevel.h>
 
 #include <pthread.h>
@@ -32,7 +34,8 @@ TAILQ_HEAD(parked_list, parked);
 TAILQ_HEAD(kept_list, kept_request);
 
 struct parking {
-    pthread_mutex_t lock;
+    struct door door;
+    pthread_mutex_t lock; /* guards all below */
     unsigned n_waiting, n_working[PARKING_N_WORKS];
     size_t n_bytes;                         /* of the parked requests */
     struct parked_list parked;              /* changes */

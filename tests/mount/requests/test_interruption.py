@@ -72,6 +72,24 @@ def test_a_driver_that_computes_ends_at_a_signal(folder, mount, attribute):
     assert not is_alive(mnt.workers[0])
 
 
+@pytest.mark.parametrize('n_readers', [1, 3])
+def test_short_requests_go_on_while_an_attribute_is_computed(folder, mount, n_readers):
+    """One thread answers short requests. A long one looks like them, and holds it up."""
+    mnt = mount(huge(folder / 'a.safetensors'))
+    for _ in range(200):
+        os.getxattr(mnt / 'huge', 'user.weightfs.dtype')
+    readers = [start_reader(mnt / 'huge', XXH3) for _ in range(n_readers)]
+    wait_until_busy(mnt.workers[0])
+    for _ in range(200):
+        os.getxattr(mnt / 'huge', 'user.weightfs.dtype')
+    with open(mnt / 'huge', 'rb') as file:
+        assert file.read(4096) == bytes(4096)
+    assert [reader.poll() for reader in readers] == [None] * n_readers
+    for reader in readers:
+        reader.kill()
+        reader.wait(30)
+
+
 def test_reads_and_edits_go_on_while_an_attribute_is_computed(folder, mount):
     mnt = mount(huge(folder / 'a.safetensors'), 'output=' + str(folder / 'out.safetensors'))
     readers = [start_reader(mnt / 'huge', attribute) for attribute in (XXH3, STATS)]
