@@ -6,7 +6,7 @@ import shutil
 
 # Section: the programs and Python modules that it uses.
 NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "growth": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"],
-         **dict.fromkeys(("opens", "conversions", "largemodel", "everyday", "distributed"), ["time"])}
+         **dict.fromkeys(("opens", "conversions", "largemodel", "everyday", "distributed", "peers"), ["time"])}
 # Without these some rows are empty.
 OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"], "remote": ["rclone", "huggingface_hub"],
             "everyday": ["torch", "safetensors"]}
