@@ -67,10 +67,12 @@ ROOMS = {
     'cli': ['program'],
     'fuse/sandbox': ['program'],
     'fuse': ['fuse/sandbox'],
+    # The interface of the library for other programs, weightfs.h: it asks for things in the words of the programs.
+    'library': ['program', 'format', 'view', 'tree'],
 }
 PROGRAMS = {'sandbox', 'program', 'fetch', 'cli', 'fuse/sandbox', 'fuse'}
 # The room that a public header (include/weightfs/NAME.h) belongs to.
-PUBLIC = {'url': 'base', 'hub': 'base', 'remote': 'remote', 'fetching': 'remote', 'cachefile': 'remote', 'cachestore': 'remote', 'described': 'remote',
+PUBLIC = {'weightfs': 'base', 'url': 'base', 'hub': 'base', 'remote': 'remote', 'fetching': 'remote', 'cachefile': 'remote', 'cachestore': 'remote', 'described': 'remote',
           'array': 'base', 'traits': 'base', 'cleanup': 'base', 'io': 'base', 'percent': 'base', 'error': 'base', 'output': 'base', 'size': 'base', 'strbuf': 'text', 'json_out': 'text',
           'finding': 'catalog', 'tensor': 'tensor', 'workload': 'tensor', 'patch': 'edits', 'interruption': 'base', 'catalog': 'catalog', 'value': 'catalog',
           'layout': 'format/core', 'shards': 'format/set', 'format': 'format',
@@ -120,6 +122,10 @@ def below(room, rooms):
     return found
 
 
+def is_public(header):
+    return header.startswith('weightfs/') or header == 'weightfs.h'
+
+
 class House:
     """The sources of a project, and what leads from one to another."""
 
@@ -139,7 +145,7 @@ class House:
     def room_of(self, file):
         """Of a file below src, or of a public header as an include spells it."""
         folder, _, name = file.rpartition('/')
-        return self.public.get(name.removesuffix('.h')) if folder == 'weightfs' else folder
+        return self.public.get(name.removesuffix('.h')) if is_public(file) else folder
 
     def includes(self, path):
         for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -152,19 +158,18 @@ class House:
         other = self.room_of(target)
         if room in self.programs:
             is_program = other in self.programs
-            return (target.startswith('weightfs/') or target in self.between or room == other or
+            return (is_public(target) or target in self.between or room == other or
                     is_program and other in below(room, self.rooms))
         return other == room or other in below(room, self.rooms)
 
     def include_problem(self, file, room, quote, header):
         """Why the file must not include the header, or None."""
-        is_public = header.startswith('weightfs/')
-        if quote == '<' and not is_public:
+        if quote == '<' and not is_public(header):
             if header in self.libraries:
                 users = self.libraries[header]
                 return None if room in users or file in users else 'is not listed as a user of'
             return None if SYSTEM.fullmatch(header) else 'includes the unknown system header'
-        if quote == '"' and (is_public or header not in self.files):
+        if quote == '"' and (is_public(header) or header not in self.files):
             return 'includes, not by its place below src,'
         return None if self.may_use(room, header) else 'is not above'
 
@@ -224,12 +229,11 @@ class House:
             name = file.removeprefix('include/')
             own = self.room_of(name)
             for number, quote, header in self.includes(self.root / file):
-                is_public = header.startswith('weightfs/')
                 if own not in self.rooms:
                     yield '%s: belongs to no room of the table' % file
-                elif not is_public and not (quote == '<' and SYSTEM.fullmatch(header)):
+                elif not is_public(header) and not (quote == '<' and SYSTEM.fullmatch(header)):
                     yield '%s:%d: a public header includes %s' % (file, number, header)
-                elif is_public and not self.may_use(own, header):
+                elif is_public(header) and not self.may_use(own, header):
                     yield '%s:%d: is not above %s' % (file, number, header)
 
     def call_problems(self):

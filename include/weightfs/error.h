@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WFS_ERROR_TEXT_MAX 2048
+#include <weightfs.h>
+
 #define WFS_QUOTE_MAX 512
 #define WFS_ESCAPE_MAX 16
 
@@ -23,21 +24,6 @@ enum wfs_escape {
 };
 
 #pragma GCC visibility push(default)
-
-/*
- * code is a positive errno, 0 when nothing failed:
- *   EBADMSG      malformed or truncated input
- *   EMEDIUMTYPE  not a checkpoint at all
- *   EOPNOTSUPP   valid but not supported
- *   E2BIG        above a stated limit
- *   EINVAL       bad request by the user
- *   ENOMEM       out of memory
- * or whatever the system returned. text is one line, lower case, no full stop, safe for a terminal.
- */
-struct wfs_error {
-    int code;
-    char text[WFS_ERROR_TEXT_MAX];
-};
 
 /*
  * Stores the report if err is not NULL and holds none yet; returns -code in every case. Names that

@@ -195,12 +195,6 @@ int wfs_shape_bytes(const struct wfs_shape *shape, enum wfs_dtype dtype, uint64_
  */
 size_t wfs_shape_format(const struct wfs_shape *shape, char *buf, size_t n_bytes);
 
-/* Returns the key that it had in the file. */
-const char *wfs_tensor_origin(const struct wfs_tensor *tensor);
-
-/* Returns the text of that name that the format keeps with the tensor, or NULL. */
-const char *wfs_tensor_attr(const struct wfs_tensor *tensor, const char *name);
-
 /* Returns whether the shown bytes are a verbatim range of the source. */
 bool wfs_tensor_is_plain(const struct wfs_tensor *tensor);
 
@@ -235,13 +229,6 @@ size_t wfs_tensor_piece_bytes(const struct wfs_tensor *tensor);
  */
 void wfs_tensor_read_ahead(const struct wfs_io *io, const struct wfs_tensor *tensor,
                            uint64_t offset);
-
-/* Returns what it is computed from, as a formula; NULL: it is stored. */
-const char *wfs_tensor_computed(const struct wfs_tensor *tensor);
-
-/* Returns why it cannot be read: its trouble, or one that was found when it was read; NULL: none
- * is known. */
-const char *wfs_tensor_trouble(const struct wfs_tensor *tensor);
 
 /* Returns -EIO when the file of the bytes is no longer what it was when it was opened, else 0. A
  * change is remembered for good. */

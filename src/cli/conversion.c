@@ -13,6 +13,7 @@
 #include "program/commit.h"
 #include "program/destination.h"
 #include "program/print.h"
+#include "program/suggestion.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -293,7 +294,7 @@ static enum exit_code fail_edit(const struct editing *editing, const char *key,
                                                                       : exit_of_errno(err->code),
                            err->code == EINVAL ? NULL : editing->source, "%s", err->text);
     return print_error(EXIT_NO_MATCH, editing->source, "%s%s", err->text,
-                       input_suggest(editing->of, key, true).text);
+                       suggestion_of_keys(editing->of, key, true).text);
 }
 
 /* Cuts "KEY=TEXT" at its first '='. key is malloc'ed, NULL when out of memory or without a '='. */
@@ -333,7 +334,8 @@ static enum exit_code remove_matches(struct editing *editing, const struct args_
     if (glob.has_matched)
         return EXIT_DONE;
     return print_error(EXIT_NO_MATCH, editing->source, "no key matches '%s'%s",
-                       wfs_quote(given->value).text, input_suggest(of, given->value, true).text);
+                       wfs_quote(given->value).text,
+                       suggestion_of_keys(of, given->value, true).text);
 }
 
 /* "KEY.NAME": the name is what follows the last dot. */

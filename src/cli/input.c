@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Loads a source for a verb and looks into it. A key may contain the characters of patterns: what
- * was typed is compared as it is, too. A key is near when few of its characters differ, or when it
- * contains what was typed.
+ * was typed is compared as it is, too.
  */
 #include "cli/input.h"
 
@@ -10,6 +9,8 @@
 #include "program/checkpoint.h"
 #include "program/print.h"
 #include "program/settings.h"
+#include "program/suggestion.h"
+#include "program/urls.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/error.h>
@@ -70,71 +71,6 @@ bool *input_select(const struct wfs_catalog *catalog, const struct args *args, s
     return marks;
 }
 
-/* ---- suggestions ---- */
-
-/* The nearest names so far. A zeroed struct has none. */
-struct suggestion {
-    const char *names[INPUT_NEAR_MAX]; /* the nearest first; borrowed */
-    unsigned scores[INPUT_NEAR_MAX];
-    size_t n_names;
-};
-
-enum { DISTANCE_MAX = 8 }; /* more is another name, not a slip */
-
-/*
- * Returns the distance of the name; at SPELLING_FAR and above it is not suggested. A name that
- * contains the typed one ranks after every misspelling.
- */
-static unsigned score(const char *wanted, size_t n_wanted, const char *key)
-{
-    const size_t n_key = strnlen(key, SPELLING_TEXT_MAX + 1);
-    if (n_key > SPELLING_TEXT_MAX || n_wanted > SPELLING_TEXT_MAX)
-        return SPELLING_FAR;
-    const unsigned third = ((unsigned)n_wanted + 1) / 3;
-    const unsigned bound = third < DISTANCE_MAX ? third : DISTANCE_MAX;
-    const unsigned slips = spelling_distance(wanted, n_wanted, key, n_key, bound);
-    if (slips == SPELLING_FAR && n_wanted >= 3 && n_key > n_wanted && strstr(key, wanted) != NULL)
-        return DISTANCE_MAX + (unsigned)(n_key - n_wanted);
-    return slips;
-}
-
-/* Takes a name that exists if it differs from the typed one by a few characters, or contains it. */
-static void suggestion_offer(struct suggestion *suggestion, const char *wanted, const char *name)
-{
-    const unsigned s = score(wanted, strlen(wanted), name);
-    size_t at = suggestion->n_names;
-    while (at > 0 && s < suggestion->scores[at - 1])
-        at--;
-    if (s >= SPELLING_FAR || at == INPUT_NEAR_MAX)
-        return;
-    suggestion->n_names -= suggestion->n_names == INPUT_NEAR_MAX;
-    for (size_t i = suggestion->n_names++; i > at; i--) {
-        suggestion->scores[i] = suggestion->scores[i - 1];
-        suggestion->names[i] = suggestion->names[i - 1];
-    }
-    suggestion->scores[at] = s;
-    suggestion->names[at] = name;
-}
-
-struct input_near input_suggest(const struct wfs_catalog *catalog, const char *typed,
-                                bool has_values)
-{
-    struct suggestion near = {0};
-    struct input_near ret = {""};
-    size_t n_text = 0;
-    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
-        suggestion_offer(&near, typed, wfs_catalog_tensor(catalog, i)->key);
-    for (size_t i = 0; has_values && i < wfs_catalog_n_values(catalog); i++)
-        suggestion_offer(&near, typed, wfs_catalog_value_name(catalog, i));
-    for (size_t i = 0; i < near.n_names; i++) {
-        const char *before = i == 0 ? "; did you mean" : i + 1 == near.n_names ? " or" : ",";
-        n_text +=
-            (size_t)snprintf(ret.text + n_text, sizeof(ret.text) - n_text, "%s '%s'%s", before,
-                             wfs_quote(near.names[i]).text, i + 1 == near.n_names ? "?" : "");
-    }
-    return ret;
-}
-
 bool input_matches(const struct wfs_catalog *catalog, const char *glob)
 {
     cleanup(glob_done) struct glob typed = glob_of(glob);
@@ -149,7 +85,7 @@ enum exit_code input_unmatched(const struct wfs_catalog *catalog, const char *pa
     const bool is_glob = strpbrk(glob, "*?[") != NULL;
     return print_error(EXIT_NO_MATCH, path, "no key matches '%s'%s", wfs_quote(glob).text,
                        is_glob ? " (a glob matches whole keys: '*' takes the rest)"
-                               : input_suggest(catalog, glob, false).text);
+                               : suggestion_of_keys(catalog, glob, false).text);
 }
 
 /* ---- loading ---- */
@@ -224,9 +160,10 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 {
     auto_view struct wfs_view *view = NULL;
     struct checkpoint_failure failure = {0};
-    struct checkpoint_options options = {.load = args->settings.load};
+    struct checkpoint_options options = urls_options();
     auto_report struct wfs_report *own = NULL;
-    memory_limit(&args->settings.load);
+    options.load = args->settings.load;
+    memory_limit(&options.load);
     enum exit_code exit_code = make_view(args, &view, &failure.err);
     if (exit_code != EXIT_DONE)
         return print_error(exit_code, NULL, "%s", failure.err.text);
@@ -241,7 +178,7 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     exit_code = checkpoint_load(path, &options, view, out, report, &failure);
     progress_end(&progress);
     checkpoint_disconnect(&options);
-    const char *notice = checkpoint_notice(path);
+    const char *notice = checkpoint_notice(&options, path);
     if (exit_code == EXIT_DONE && notice != NULL)
         print_warning(path, NULL, notice);
     if (exit_code == EXIT_DONE && report != NULL)
@@ -318,7 +255,7 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
     *ret = find_typed(catalog, key);
     if (*ret != NULL)
         return EXIT_DONE;
-    const struct input_near near = input_suggest(catalog, key, false);
+    const struct suggestion near = suggestion_of_keys(catalog, key, false);
     return print_error(
         EXIT_NO_MATCH, path, "no tensor has the key '%s'%s", wfs_quote(key).text,
         *near.text == '\0' && strpbrk(key, "*?[") != NULL
@@ -356,18 +293,9 @@ enum exit_code input_workload_all(const struct args *args, const char *path,
 
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)
 {
-    const struct wfs_quoted key = wfs_quote(tensor->key);
-    const char *trouble = wfs_tensor_trouble(tensor);
-    if (trouble != NULL)
-        return print_error(EXIT_DAMAGED, path, "tensor '%s': %s", key.text, trouble);
-    if (code == -EBADMSG)
-        return print_error(EXIT_DAMAGED, path, "tensor '%s': its compressed data is damaged",
-                           key.text);
-    if (code == -EIO)
-        return print_error(
-            EXIT_DAMAGED, path,
-            "tensor '%s': cannot be read, or the file has changed since it was opened", key.text);
-    return print_error(exit_of_errno(-code), path, "tensor '%s': %s", key.text, strerror(-code));
+    struct wfs_error err = {0};
+    const int failed = checkpoint_fail_read(&err, tensor, code);
+    return print_error(exit_of_errno(-failed), path, "%s", err.text);
 }
 
 uint64_t input_n_elems(const struct wfs_tensor *tensor)

@@ -47,20 +47,6 @@ bool input_is_source(const char *operand);
 
 /* ---- what was typed for a key ---- */
 
-enum { INPUT_NEAR_MAX = 3 };
-
-struct input_near {
-    char text[INPUT_NEAR_MAX * WFS_QUOTE_MAX + 64];
-};
-
-/*
- * Returns "; did you mean 'a', 'b' or 'c'?" with the nearest keys of tensors, and names of values
- * if asked: those that differ by a few characters, or contain what was typed. Empty: there are
- * none.
- */
-struct input_near input_suggest(const struct wfs_catalog *catalog, const char *typed,
-                                bool has_values);
-
 /* A pattern of a shell. */
 struct glob {
     const char *text;

@@ -8,6 +8,7 @@
 #include "cli/key_tree.h"
 #include "cli/table.h"
 #include "program/print.h"
+#include "program/suggestion.h"
 #include "program/terminal.h"
 
 #include <weightfs/array.h>
@@ -547,7 +548,7 @@ static enum exit_code report_nothing(const struct wfs_catalog *catalog, const st
                        is_condition(what)          ? ""
                        : strchr(what, '=') != NULL ? ", as a part of the key; conditions compare "
                                                      "with =="
-                                                   : input_suggest(catalog, what, false).text);
+                                                   : suggestion_of_keys(catalog, what, false).text);
 }
 
 static enum exit_code run_find(const struct args *args)

@@ -5,10 +5,10 @@
 #include "cli/args.h"
 #include "cli/habits.h"
 #include "fuse/mount.h"
-#include "program/checkpoint.h"
 #include "program/print.h"
 #include "program/settings.h"
 #include "program/terminal.h"
+#include "program/urls.h"
 
 #include <errno.h>
 #include <fcntl.h>

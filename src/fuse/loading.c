@@ -15,6 +15,7 @@
 #include "program/checkpoint.h"
 #include "program/place.h"
 #include "program/print.h"
+#include "program/urls.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -132,8 +133,9 @@ static int load(struct driver *driver)
     const struct target *target = driver->target;
     const char *source = target->kept_source != NULL ? target->kept_source : target->source.opened;
     struct checkpoint_failure failure;
-    struct checkpoint_options checkpoint_options = {.load = options->settings.load,
-                                                    .is_lasting = true};
+    struct checkpoint_options checkpoint_options = urls_options();
+    checkpoint_options.load = options->settings.load;
+    checkpoint_options.is_lasting = true;
     checkpoint_options.load.remote = target->remote;
     if (target->remote != NULL)
         wfs_remote_set_gate(target->remote, driver_note_missing, driver);
@@ -181,9 +183,10 @@ static void warn(const char *source, const struct wfs_catalog *catalog,
     for (size_t i = 0; i < N_MOST && (text = wfs_report_warning(report, i, &about)) != NULL; i++)
         log_warning("'%s': %s", wfs_quote(about).text, text);
     const char *notice = wfs_report_notice(report);
+    const struct checkpoint_options urls = urls_options();
     if (notice != NULL)
         log_warning("%s, see plan.tsv", notice);
-    if ((notice = checkpoint_notice(source)) != NULL)
+    if ((notice = checkpoint_notice(&urls, source)) != NULL)
         log_warning("%s", notice);
 }
 

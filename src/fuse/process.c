@@ -12,6 +12,7 @@
 #include "program/checkpoint.h"
 #include "program/place.h"
 #include "program/print.h"
+#include "program/urls.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -158,7 +159,7 @@ static int connect_remote(const struct mount_options *options, struct target *ta
                           const struct wfs_view *view)
 {
     struct wfs_error err = {0};
-    struct checkpoint_options connected = {0};
+    struct checkpoint_options connected = urls_options();
     struct fetcher_settings settings = options->settings.fetcher;
     settings.is_unconfined = options->sandbox == SANDBOX_OFF;
     const enum exit_code exit_code =
@@ -186,12 +187,13 @@ int process_confine(const struct mount_options *options, struct target *target,
     sandbox_init(&sandbox, options->sandbox);
     const bool has_siblings = options->settings.load.shards;
     const char *other;
-    const char *source = checkpoint_copy(target->source.opened);
+    const struct checkpoint_options urls = urls_options();
+    const char *source = checkpoint_copy(&urls, target->source.opened);
     sandbox_allow_source(&sandbox, source, has_siblings);
     if (wfs_view_joins(view))
         allow_ranks(&sandbox, source);
     for (size_t i = 0; (other = wfs_view_other(view, i)) != NULL; i++)
-        sandbox_allow_source(&sandbox, checkpoint_copy(other), has_siblings);
+        sandbox_allow_source(&sandbox, checkpoint_copy(&urls, other), has_siblings);
     if (target->path != NULL) {
         autofree char *stage = path_directory(target->stage_path);
         sandbox_allow_output(&sandbox, target->path);

@@ -5,7 +5,6 @@
  */
 #include "program/checkpoint.h"
 
-#include "program/hub_copy.h"
 #include "program/place.h"
 
 #include <weightfs/array.h>
@@ -22,117 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-
-/* ---- URLs ---- */
-
-/* Lives as long as the process. */
-static struct {
-    struct pair {
-        char *shown, *full;
-    } * pairs;
-    size_t n_pairs, n_room;
-} known;
-
-static const char *urls_full(const char *name)
-{
-    for (size_t i = 0; i < known.n_pairs; i++) {
-        if (strcmp(known.pairs[i].shown, name) == 0)
-            return known.pairs[i].full;
-    }
-    return name;
-}
-
-/* Returns what is shown of a URL. Another one that looks the same gets a number. */
-static const char *remember(const char *url)
-{
-    autofree char *shown = url_shown(url);
-    for (size_t i = 0; i < known.n_pairs; i++) {
-        if (strcmp(known.pairs[i].full, url) == 0)
-            return known.pairs[i].shown;
-    }
-    if (shown == NULL ||
-        array_reserve(&known.pairs, sizeof(*known.pairs), known.n_pairs, 1, &known.n_room) < 0)
-        return NULL;
-    struct pair pair = {.full = strdup(url)};
-    for (size_t i = 2; strcmp(urls_full(shown), shown) != 0; i++) {
-        char *numbered;
-        if (asprintf(&numbered, "%.*s#%zu", (int)strcspn(shown, "#"), shown, i) < 0)
-            return NULL;
-        free(shown);
-        shown = numbered;
-    }
-    pair.shown = steal(&shown);
-    if (pair.full == NULL)
-        return NULL;
-    known.pairs[known.n_pairs++] = pair;
-    return pair.shown;
-}
-
-/* Returns how long the URL is; of a list, up to the next comma. */
-static size_t length_of(const char *url, bool is_list)
-{
-    size_t n = 0;
-    for (; url[n] != '\0' && !(is_list && url[n] == ','); n++)
-        n += is_list && url[n] == '\\' && url[n + 1] != '\0';
-    return n;
-}
-
-/* Returns a copy without the backslashes that escape in a list; malloc'ed, or NULL. */
-static char *unescaped(const char *text, size_t n, bool is_list)
-{
-    char *copy = strndup(text, n), *out = copy;
-    for (size_t i = 0; copy != NULL && i < n; i++) {
-        i += is_list && text[i] == '\\' && i + 1 < n;
-        *out++ = text[i];
-    }
-    if (copy != NULL)
-        *out = '\0';
-    return copy;
-}
-
-/* Returns the argument with the URLs replaced; malloc'ed, NULL: out of memory. */
-static char *replace_urls(const char *argument, bool is_list)
-{
-    autostrbuf struct strbuf text = {0};
-    const char *at = argument;
-    for (const char *url; (url = url_find(at)) != NULL;) {
-        const size_t n = length_of(url, is_list);
-        autofree char *full = unescaped(url, n, is_list);
-        const char *shown = full == NULL ? NULL : remember(full);
-        if (shown == NULL)
-            return NULL;
-        strbuf_add(&text, at, (size_t)(url - at));
-        for (; *shown != '\0'; shown++) {
-            strbuf_puts(&text, is_list && strchr(",\\", *shown) != NULL ? "\\" : "");
-            strbuf_add(&text, shown, 1);
-        }
-        at = url + n;
-    }
-    strbuf_puts(&text, at);
-    return text.has_failed ? NULL : steal(&text.bytes);
-}
-
-int urls_take(int argc, char **argv, urls_kind_function *kind_of, const void *ctx)
-{
-    enum urls_kind next = URLS_WORD;
-    for (int i = 1; i < argc; i++) {
-        char *argument = argv[i];
-        enum urls_kind kind = next;
-        next = URLS_WORD;
-        if (kind == URLS_WORD)
-            kind = kind_of(ctx, argument, &next);
-        if (kind == URLS_TEXT || url_find(argument) == NULL)
-            continue;
-        char *replaced = replace_urls(argument, kind == URLS_LIST);
-        if (replaced == NULL)
-            return -ENOMEM;
-        argv[i] = replaced;
-        const size_t n = strlen(argument), n_replaced = strlen(replaced);
-        memset(argument, 0, n);
-        memcpy(argument, replaced, n_replaced < n ? n_replaced : n);
-    }
-    return 0;
-}
 
 /* ---- memory ---- */
 
@@ -189,37 +77,36 @@ enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, str
     return EXIT_DONE;
 }
 
-/* Copies that were looked for before the process was confined. Live as long as the process. */
-static struct {
-    struct found {
-        char *url;
-        struct hub_copy copy;
-    } * list;
-    size_t n, n_room;
-} copies;
+static const char *opened(const struct checkpoint_options *options, const char *name)
+{
+    return options->opened == NULL ? name : options->opened(name);
+}
 
 /* Returns NULL where there is none, or it was not looked for. */
-static struct hub_copy *find_copy(const char *source)
+static struct hub_copy *find_copy(const struct checkpoint_options *options, const char *source)
 {
     size_t i = 0;
-    const char *url = urls_full(source);
-    while (i < copies.n && strcmp(copies.list[i].url, url) != 0)
+    const char *url = opened(options, source);
+    const struct hub_copies *copies = options->copies;
+    while (i < copies->n && strcmp(copies->list[i].url, url) != 0)
         i++;
-    return i < copies.n ? &copies.list[i].copy : NULL;
+    return i < copies->n ? &copies->list[i].copy : NULL;
 }
 
 /* Looks for a copy, and adds the URL, and that of a question, to those that may be opened. Returns
  * whether the network may be needed. */
-static int add_url(const char *url, const char **urls, size_t *n)
+static int add_url(const struct checkpoint_options *options, const char *url, const char **urls,
+                   size_t *n)
 {
-    struct hub_copy found, *copy = find_copy(url);
+    struct hub_copies *copies = options->copies;
+    struct hub_copy found, *copy = find_copy(options, url);
     urls[(*n)++] = url;
     if (copy == NULL && hub_copy_find(url, &found) == 0 && found.path != NULL) {
-        if (array_reserve(&copies.list, sizeof(*copies.list), copies.n, 1, &copies.n_room) < 0)
+        if (array_reserve(&copies->list, sizeof(*copies->list), copies->n, 1, &copies->n_room) < 0)
             return -ENOMEM;
-        copy = &copies.list[copies.n].copy;
-        copies.list[copies.n++] = (struct found){strdup(url), found};
-        if (copies.list[copies.n - 1].url == NULL)
+        copy = &copies->list[copies->n].copy;
+        copies->list[copies->n++] = (struct hub_found){strdup(url), found};
+        if (copies->list[copies->n - 1].url == NULL)
             return -ENOMEM;
     }
     if (copy != NULL && copy->question != NULL)
@@ -227,15 +114,15 @@ static int add_url(const char *url, const char **urls, size_t *n)
     return copy == NULL || !hub_is_offline();
 }
 
-const char *checkpoint_copy(const char *source)
+const char *checkpoint_copy(const struct checkpoint_options *options, const char *source)
 {
-    const struct hub_copy *copy = find_copy(source);
+    const struct hub_copy *copy = find_copy(options, source);
     return copy == NULL ? source : copy->path;
 }
 
-const char *checkpoint_notice(const char *source)
+const char *checkpoint_notice(const struct checkpoint_options *options, const char *source)
 {
-    const struct hub_copy *copy = find_copy(source);
+    const struct hub_copy *copy = find_copy(options, source);
     return copy != NULL && copy->is_unsure ? copy->notice : NULL;
 }
 
@@ -254,7 +141,8 @@ enum exit_code checkpoint_connect(const char *source, const struct fetcher_setti
     bool is_needed = false;
     own.urls = urls;
     for (size_t i = 0; path != NULL; path = wfs_view_other(view, i++)) {
-        const int code = url_is(path) ? add_url(urls_full(path), urls, &own.n_urls) : 0;
+        const int code =
+            url_is(path) ? add_url(options, opened(options, path), urls, &own.n_urls) : 0;
         if (code < 0)
             return exit_of_errno(-wfs_fail_memory(err));
         is_needed = is_needed || code > 0;
@@ -305,15 +193,15 @@ static enum exit_code load(const char *path, const struct checkpoint_options *op
                            struct wfs_catalog **out, struct wfs_error *err)
 {
     struct place place = {0};
-    struct hub_copy *copy = find_copy(path);
-    const char *opened = strcmp(path, "-") == 0 ? "/dev/fd/0" : urls_full(path);
+    struct hub_copy *copy = find_copy(options, path);
+    const char *name = strcmp(path, "-") == 0 ? "/dev/fd/0" : opened(options, path);
     if (options->is_lasting && !url_is(path))
         (void)place_find(&place, path, PLACE_KEEP_LINK); /* what is missing fails to load */
-    const int code = copy != NULL ? load_copy(opened, copy, &options->load, out, err)
-                                  : wfs_load(place.opened != NULL ? place.opened : opened,
+    const int code = copy != NULL ? load_copy(name, copy, &options->load, out, err)
+                                  : wfs_load(place.opened != NULL ? place.opened : name,
                                              &options->load, out, err);
     if (code == -ENOENT)
-        hint_hub(opened, err);
+        hint_hub(name, err);
     place_done(&place);
     return code < 0 ? exit_of_errno(err->code) : EXIT_DONE;
 }
@@ -353,4 +241,16 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
     if (code == 0 || others.exit_code != EXIT_DONE)
         return others.exit_code;
     return exit_of_view(&failure->err);
+}
+
+int checkpoint_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor, int code)
+{
+    const struct wfs_quoted key = wfs_quote(tensor->key);
+    const char *trouble = wfs_tensor_trouble(tensor);
+    if (trouble != NULL)
+        return wfs_fail(err, EIO, "tensor '%s': %s", key.text, trouble);
+    return wfs_fail(err, -code, "tensor '%s': %s", key.text,
+                    code == -EBADMSG ? "its compressed data is damaged"
+                    : code == -EIO   ? "cannot be read, or the file has changed since it was opened"
+                                     : strerror(-code));
 }

@@ -2,22 +2,22 @@
 /*
  * A checkpoint as the user asks for it: loaded, with its overlays laid over it, shown through a
  * view. The same for verbs and mounts, which differ in how they report a failure.
- *
- * Everything in the program knows a URL by what may be shown of it; what is opened is looked up
- * where it is opened. So no message, report, journal or status can have a password or a signature
- * in it.
  */
 #ifndef WFS_CHECKPOINT_H
 #define WFS_CHECKPOINT_H
 
 #include "fetch/fetcher.h"
+#include "program/hub_copy.h"
 #include "program/print.h"
 
 #include <weightfs/format.h>
 #include <weightfs/view.h>
 
 struct checkpoint_options {
-    struct wfs_load_options load; /* of the source, the overlays and `like` alike */
+    struct wfs_load_options load;            /* of the source, the overlays and `like` alike */
+    struct hub_copies *copies;               /* that checkpoint_connect finds */
+    const char *(*opened)(const char *name); /* returns what is opened in place of a name of one of
+                                                them; NULL: the name */
     bool is_lasting; /* paths of the sources stay good when the process leaves its directory */
 };
 
@@ -40,10 +40,10 @@ enum exit_code checkpoint_connect(const char *source, const struct fetcher_setti
                                   const struct wfs_view *view, struct checkpoint_options *options,
                                   struct wfs_error *err);
 /* Returns the path of a copy that checkpoint_connect found of a source, else the source. */
-const char *checkpoint_copy(const char *source);
+const char *checkpoint_copy(const struct checkpoint_options *options, const char *source);
 
 /* Returns what is to be said at once of the copy that was loaded of a source; NULL: nothing. */
-const char *checkpoint_notice(const char *source);
+const char *checkpoint_notice(const struct checkpoint_options *options, const char *source);
 void checkpoint_disconnect(struct checkpoint_options *options);
 
 /*
@@ -54,22 +54,8 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
                                const struct wfs_view *view, struct wfs_catalog **out,
                                struct wfs_report **report, struct checkpoint_failure *failure);
 
-enum urls_kind {
-    URLS_WORD,
-    URLS_LIST, /* of options: a URL in it ends at a comma */
-    URLS_TEXT, /* written as it is, whatever it looks like */
-};
-
-/* Returns what a word of the command line is, and in *ret_next, which is URLS_WORD otherwise, what
- * the next one is as the value of an option. */
-typedef enum urls_kind urls_kind_function(const void *ctx, const char *word,
-                                          enum urls_kind *ret_next);
-
-/*
- * Replaces the URLs in arguments by what may be shown of them, and overwrites the memory that other
- * users can see. For the program's start. -ENOMEM.
- */
-int urls_take(int argc, char **argv, urls_kind_function *kind_of, const void *ctx);
+/* Reports why bytes of a tensor could not be read; code is what the read returned. */
+int checkpoint_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor, int code);
 
 /*
  * Limits the address space of the process to what the loaders may take for an index by their

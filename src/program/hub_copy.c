@@ -184,3 +184,13 @@ bool hub_copy_is_current(struct hub_copy *copy, struct wfs_remote *remote)
              copy->commit, n, name.revision);
     return is_same;
 }
+
+void hub_copies_done(struct hub_copies *copies)
+{
+    for (size_t i = 0; i < copies->n; i++) {
+        free(copies->list[i].url);
+        free(copies->list[i].copy.path);
+        free(copies->list[i].copy.question);
+    }
+    free(copies->list);
+}

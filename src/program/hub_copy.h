@@ -23,6 +23,17 @@ struct hub_copy {
     char notice[WFS_ERROR_TEXT_MAX]; /* which commit was taken, and why */
 };
 
+/* Copies that were looked for, before the process was confined. A zeroed struct has none. */
+struct hub_copies {
+    struct hub_found {
+        char *url;
+        struct hub_copy copy;
+    } * list; /* malloc'ed */
+    size_t n, n_room;
+};
+
+void hub_copies_done(struct hub_copies *copies);
+
 /* Returns whether HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids to ask the Hub. */
 bool hub_is_offline(void);
 

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a caller of the library asks for: its options as settings, a view and words, and its
+ * callbacks; and errors, which name the file that they are about, as the program prints them.
+ */
+#ifndef WFS_CALL_H
+#define WFS_CALL_H
+
+#include "program/settings.h"
+
+#include <weightfs.h>
+#include <weightfs/cleanup.h>
+#include <weightfs/interruption.h>
+#include <weightfs/view.h>
+
+enum call_subject { CALL_SOURCE = 1, CALL_OUTPUT = 2 };
+
+struct call {
+    struct wfs_options options;
+    struct settings settings;
+    struct wfs_view *view; /* NULL unless a source is asked for */
+    const char **limits;   /* that the settings have */
+    unsigned words;        /* bit i: the i-th word of the function was given */
+    struct wfs_io io;      /* asks the progress callback */
+};
+
+#define auto_call cleanup(call_done)
+
+/*
+ * Reads options, which are borrowed; clears err. takes: enum call_subject; words: further
+ * options without a value, up to a NULL. call_done is due in any case. -EINVAL, -ENOMEM.
+ */
+int call_init(struct call *call, const struct wfs_options *options, unsigned takes,
+              const char *const *words, struct wfs_error *err);
+void call_done(struct call *call);
+
+/* Calls the progress callback. Returns -EINTR when it asks for an end. */
+int call_step(const struct call *call, uint64_t n_done, uint64_t n_total);
+
+/* Gives a line to the notice callback. */
+void call_notice(const struct call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Reports what went wrong with a file: "FILE: text". path NULL: as it is. */
+int call_fail(struct wfs_error *err, const char *path, const struct wfs_error *what);
+
+/* Begins a report, which need not be initialised. */
+void call_clear(struct wfs_error *err);
+
+#endif

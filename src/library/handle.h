@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A checkpoint as a caller of the library holds it. The room is the interface of weightfs.h: it
+ * turns a caller's words into those of the rooms below, and what these know into texts. It knows no
+ * format, and prints nothing.
+ */
+#ifndef WFS_HANDLE_H
+#define WFS_HANDLE_H
+
+#include "catalog/catalog.h"
+#include "library/call.h"
+
+#include <pthread.h>
+
+/* What is made when it is first asked for. */
+struct handle_index {
+    pthread_mutex_t lock;
+    struct catalog_keys keys;
+    bool has_keys;
+    char *names; /* a NUL after each; NULL: not made yet */
+    size_t n_names;
+};
+
+struct wfs_checkpoint {
+    struct wfs_catalog *catalog;
+    char *source; /* as shown; NULL: it was made, not opened */
+    struct handle_index *index;
+};
+
+#endif
