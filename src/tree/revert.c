@@ -133,6 +133,14 @@ static uint32_t resolve(const struct wfs_tree *tree, const char *path, size_t n)
     return id;
 }
 
+/* Returns the end of the first path. The next one begins two bytes behind it, if it is not the
+ * last. */
+static const char *end_of_path(const char *paths)
+{
+    const char *end = strstr(paths, "//");
+    return end == NULL ? paths + strlen(paths) : end;
+}
+
 static int mark_path(struct reversion *reversion, const char *path, size_t n)
 {
     const struct wfs_tree *tree = reversion->tree;
@@ -161,8 +169,7 @@ static int mark_all(struct reversion *reversion, const char *paths)
         mark_content(reversion, true, loaded->control);
     }
     for (const char *end; *paths != '\0'; paths = *end == '\0' ? end : end + 2) {
-        end = strstr(paths, "//");
-        end = end == NULL ? paths + strlen(paths) : end;
+        end = end_of_path(paths);
         const int code = mark_path(reversion, paths, (size_t)(end - paths));
         if (code < 0)
             return code;
@@ -314,18 +321,22 @@ static void take_away(struct reversion *reversion)
 
 /* ---- doing ---- */
 
-/* Returns the file now of a name that is taken back, if it has anything to take back. Modes, times
- * and attributes of other programs go with the edits, but do not count as such. */
+/* Returns whether it has anything to take back. Modes, times and attributes of other programs go
+ * with the edits, but do not count as such. */
+static bool is_touched(const struct wfs_node *node)
+{
+    const struct edit *edit = node == NULL ? NULL : node->edit;
+    return edit != NULL && (changes_is_edited(node) || edit->has_mode || edit->has_atime ||
+                            edit->has_mtime || edit->foreign.first != NULL);
+}
+
+/* Returns the file now of a name that is taken back, if that is so. */
 static struct wfs_node *touched(const struct reversion *reversion, uint32_t loaded)
 {
     struct wfs_node *node = reversion->before[loaded]
                                 ? reversion->changes.now[before(reversion, loaded)->node->id]
                                 : NULL;
-    const struct edit *edit = node == NULL ? NULL : node->edit;
-    const bool is_touched =
-        edit != NULL && (changes_is_edited(node) || edit->has_mode || edit->has_atime ||
-                         edit->has_mtime || edit->foreign.first != NULL);
-    return is_touched ? node : NULL;
+    return is_touched(node) ? node : NULL;
 }
 
 static bool has_work(const struct reversion *reversion)
@@ -359,15 +370,19 @@ static void leave(struct reversion *reversion, struct wfs_node *node)
     reversion->gone[reversion->n_gone++] = node;
 }
 
+static void reset_node(struct reversion *reversion, struct wfs_node *node)
+{
+    reversion->n += changes_is_edited(node);
+    edit_reset(reversion->tree, node);
+    tell(reversion, node, NULL);
+}
+
 static void reset_nodes(struct reversion *reversion)
 {
     for (uint32_t id = 1; id <= reversion->changes.loaded->entries.n_items; id++) {
         struct wfs_node *node = touched(reversion, id);
-        if (node == NULL)
-            continue;
-        reversion->n += changes_is_edited(node);
-        edit_reset(reversion->tree, node);
-        tell(reversion, node, NULL);
+        if (node != NULL)
+            reset_node(reversion, node);
     }
 }
 
@@ -417,7 +432,7 @@ static void remove_names(struct reversion *reversion)
  * Counts what is left. A tree that is its catalog's again has nothing to commit and needs no
  * journal, unless something else was committed before.
  */
-static void count_again(struct reversion *reversion, bool is_all)
+static void count_again(struct reversion *reversion, bool is_all, bool has_names)
 {
     struct wfs_tree *tree = reversion->tree;
     tree->generation += reversion->n;
@@ -429,11 +444,12 @@ static void count_again(struct reversion *reversion, bool is_all)
         edit->changed = 0;
         tree->n_changed_nodes--;
     }
-    if (tree->n_commits > 0 || changes_refresh(&reversion->changes) < 0) {
+    if (has_names && (tree->n_commits > 0 || changes_refresh(&reversion->changes) < 0)) {
         tree->n_changed_entries += reversion->n;
         return;
     }
-    tree->n_changed_entries = changes_count_names(&reversion->changes);
+    if (has_names)
+        tree->n_changed_entries = changes_count_names(&reversion->changes);
     if (tree->n_changed_entries > 0 || tree->n_changed_nodes > 0)
         return;
     edit_settle(tree, tree->generation);
@@ -480,11 +496,57 @@ static int note(const struct reversion *reversion, const char *paths)
                : 0;
 }
 
+/* ---- files alone ---- */
+
+/* Calls visit with the file at each path. Returns false where one is not a tensor of the catalog.
+ */
+static bool each_file(struct reversion *reversion, const char *paths,
+                      void (*visit)(struct reversion *, struct wfs_node *))
+{
+    for (const char *end; *paths != '\0'; paths = *end == '\0' ? end : end + 2) {
+        end = end_of_path(paths);
+        const uint32_t id = resolve(reversion->tree, paths, (size_t)(end - paths));
+        struct wfs_node *node = id == 0 ? NULL : entry_at(reversion->tree, id)->node;
+        if (node == NULL || node->kind != NODE_FILE || node->tensor == NULL)
+            return false;
+        if (is_touched(node))
+            visit(reversion, node);
+    }
+    return true;
+}
+
+static void count_touched(struct reversion *reversion, struct wfs_node *node)
+{
+    (void)node;
+    reversion->n_places++;
+}
+
+/*
+ * As long as no name has changed, each file is the one that was loaded with its name: there is no
+ * need to look at the whole tree.
+ */
+static int revert_files(struct reversion *reversion, const char *paths)
+{
+    const int code = reversion->n_places == 0 ? 0 : note(reversion, paths);
+    if (code < 0 || reversion->n_places == 0)
+        return code;
+    each_file(reversion, paths, reset_node);
+    count_again(reversion, false, false);
+    return 0;
+}
+
 /* The order of the steps matters: edits are reset while names still lead to their nodes. */
 int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_listener *listener,
            uint64_t *ret_n, struct wfs_error *err)
 {
     struct reversion reversion = {.tree = tree, .err = err, .listener = listener};
+    if (*paths != '\0' && tree->n_commits == 0 && tree->n_changed_entries == 0 &&
+        each_file(&reversion, paths, count_touched)) {
+        const int reverted = revert_files(&reversion, paths);
+        *ret_n = reversion.n;
+        return reverted;
+    }
+    reversion.n_places = 0;
     int code = begin(&reversion, paths);
     const bool is_needed = code == 0 && has_work(&reversion);
     if (is_needed)
@@ -495,7 +557,7 @@ int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_liste
         reset_nodes(&reversion);
         put_places(&reversion);
         remove_names(&reversion);
-        count_again(&reversion, *paths == '\0');
+        count_again(&reversion, *paths == '\0', true);
     }
     *ret_n = reversion.n;
     changes_done(&reversion.changes);
