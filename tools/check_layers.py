@@ -95,7 +95,7 @@ LIBRARIES = {
 # The rooms that may name formats, and the words that do so: alone, or as parts of an identifier or text, with a suffix of the plural.
 FORMATS = 'format'
 FORMAT_NAMES = re.compile(r'(?<![a-z0-9])(safetensors|burnpack|gguf|bpk|pytorch|pth|ckpt|mpk|dcp|distcp|burn[-_]version|format_records|'
-                          r'wfs_container_(?!kind|file|shards|run)[a-z]+|finding_(?:st|bpk|pt|rec|dcp))(?![a-z0-9])')
+                          r'wfs_container_(?!kind|file|shards|run|models)[a-z]+|finding_(?:st|bpk|pt|rec|dcp))(?![a-z0-9])')
 # Files outside of those rooms that name a format for a reason: a patch is a file of that format by its definition.
 NAMING_FORMATS = {'weightfs/patch.h'}
 SYSTEM = re.compile(r'(sys|linux|net)/\w+\.h|(assert|ctype|dirent|dlfcn|endian|errno|fcntl|fenv|float|fnmatch|getopt|grp|inttypes|'

@@ -20,8 +20,13 @@ enum wfs_value_room { WFS_VALUES_NONE, WFS_VALUES_NUMBERS, WFS_VALUES_ANY };
  * base 32 as the id, or `NUMBER.momentum.moment_1` with the rank as a scalar. */
 enum wfs_state_names { WFS_STATE_NAMES_ANY, WFS_STATE_NAMES_NESTED, WFS_STATE_NAMES_FLAT };
 
-/* One file; several with an index; several of one epoch of a training run. */
-enum wfs_container_kind { WFS_CONTAINER_FILE, WFS_CONTAINER_SHARDS, WFS_CONTAINER_RUN };
+/* One file; several with an index; several of one epoch of a training run; several models. */
+enum wfs_container_kind {
+    WFS_CONTAINER_FILE,
+    WFS_CONTAINER_SHARDS,
+    WFS_CONTAINER_RUN,
+    WFS_CONTAINER_MODELS,
+};
 
 /* What the tensors of a checkpoint are packed in. */
 struct wfs_container {

@@ -93,6 +93,12 @@ struct catalog_values {
     uint32_t pickle_crc;
 };
 
+/* A model of a pipeline: its folder, which is the first part of its keys, and the file in that by
+ * which it is loaded. */
+struct catalog_member {
+    const char *name, *file;
+};
+
 /* What the format of a loaded checkpoint alone knows of it. Catalogs that are made of this one
  * borrow it. */
 struct catalog_own {
@@ -107,6 +113,10 @@ struct catalog_own {
      * arena, among the sources. */
     const struct source **beside;
     size_t n_beside;
+    const struct catalog_member *members; /* of a pipeline; in the arena */
+    size_t n_members;
+    const char *description; /* text of the file that names them */
+    size_t n_description;
     /* Reads what has a checksum in the parts of `assembled`, and adds what is wrong to the findings
      * of a catalog. NULL: nothing has one. */
     int (*verify)(const struct wfs_catalog *from, struct wfs_catalog *catalog,

@@ -443,13 +443,25 @@ static int load_described(struct fetch_object *object)
     return 0;
 }
 
+/* Returns whether it is the file that describes a pipeline. */
+static bool is_pipeline(const struct fetch_object *object)
+{
+    static const char name[] = "/model_index.json";
+    const size_t n = strcspn(object->name, "?"), n_name = strlen(name);
+    return n > n_name && strncmp(object->name + n - n_name, name, n_name) == 0;
+}
+
 bool fetch_object_names(struct fetch_object *object, const char *url)
 {
-    if (!object->is_named || !object->is_open || object->cache.fd < 0)
+    const size_t n = strlen(url);
+    const bool is_folder = n > 0 && url[n - 1] == '/';
+    if (!object->is_named || !object->is_open || object->cache.fd < 0 ||
+        (is_folder && !is_pipeline(object)))
         return false;
-    autofree char *path = url_path_below(object->name, url), *name = url_name(object->name);
-    return path != NULL && name != NULL &&
-           (described_is_sibling(name, path) ||
+    autofree char *plain = strndup(url, n - is_folder), *name = url_name(object->name);
+    autofree char *path = plain == NULL ? NULL : url_path_below(object->name, plain);
+    return path != NULL && name != NULL && (!is_folder || strchr(path, '/') == NULL) &&
+           ((!is_folder && described_is_sibling(name, path)) ||
             (load_described(object) == 0 && described_has(&object->described, path)));
 }
 

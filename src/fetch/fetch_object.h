@@ -46,7 +46,8 @@ struct fetch_object {
     bool is_kept;       /* the cache file is */
     uint64_t validator; /* hash of it */
     char *name;         /* malloc'ed; as it was opened */
-    bool is_named;      /* by the user: the files beside it may be opened that its content names */
+    bool is_named; /* by the user, or as a folder of a pipeline: the files beside it may be opened
+                      that its content names */
     struct described described; /* that content, once it was asked for; text NULL: not yet */
     struct http_object *http;
     struct cachefile cache;
@@ -62,7 +63,7 @@ int fetch_object_new(struct fetching_room *room, const char *url, const struct f
 void fetch_object_free(struct fetch_object *object);
 
 /* Returns whether the user named it, and its content, all of which is present, names the file that
- * a URL below its folder leads to. */
+ * a URL below its folder leads to; of a pipeline, the folder. */
 bool fetch_object_names(struct fetch_object *object, const char *url);
 
 /* Asks for a range of an open object, whose reader goes on with n_more bytes. -ENOMEM, -EINVAL: it

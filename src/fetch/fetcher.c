@@ -189,7 +189,7 @@ static void open_object(struct fetcher *fetcher, const struct fetching *message)
         answered(fetcher, message->request, NULL, &err);
         return;
     }
-    object->is_named = was_named;
+    object->is_named = was_named || url[strlen(url) - 1] == '/'; /* of a pipeline */
     object->next = fetcher->objects;
     fetcher->objects = object;
 }

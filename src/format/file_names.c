@@ -89,6 +89,11 @@ static int in_directory(const char *path, const char *source, const struct wfs_f
                         char **ret)
 {
     autofree char *file = wfs_source_file(source, false);
+    if (file != NULL && pipeline_is_index(file)) {
+        *format = *format == NULL ? &format_safetensors : *format;
+        return asprintf(ret, "%s%s" PIPELINE_INDEX, path, has_slash(path) ? "" : "/") < 0 ? -ENOMEM
+                                                                                          : 1;
+    }
     const struct wfs_format *own = file == NULL ? NULL : format_of_name(file);
     *format = *format == NULL ? own : *format;
     if (*format == NULL)
@@ -107,7 +112,9 @@ int wfs_output_index(const char *path, const char *source, const struct wfs_form
         return describes_directory(path, *format, ret);
     if (has_slash(path) || is_directory(path))
         return in_directory(path, source, format, ret);
-    if (!shard_is_index(path))
+    if (pipeline_is_index(path) && *format == NULL)
+        *format = &format_safetensors;
+    if (!shard_is_index(path) && !pipeline_is_index(path))
         return 0;
     *format = *format == NULL ? format_of_name(path) : *format;
     return (*ret = strdup(path)) == NULL ? -ENOMEM : 1;

@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "format/core/layout.h"
+#include "format/set/pipeline.h"
 #include "format/set/set.h"
 #include "format/signatures.h"
 #include "remote/remote_source.h"
@@ -251,7 +252,11 @@ static const struct directory_functions *directory_of(const char *path)
     return NULL;
 }
 
-const struct format_table registry_table = {load_source, foresee, names_checkpoint, directory_of};
+static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,
+                     struct wfs_error *err);
+
+const struct format_table registry_table = {load_source, load_path, foresee, names_checkpoint,
+                                            directory_of};
 
 /* A folder on the network cannot be listed: what it is follows from the file that was found in it.
  */
@@ -279,6 +284,8 @@ static int load_url(const char *url, const struct load_context *context, struct 
 static int load_path(const char *path, const struct load_context *context, struct wfs_catalog **out,
                      struct wfs_error *err)
 {
+    if (url_is(path))
+        return load_url(path, context, out, err);
     const int code = dcp_load(path, context, out, err);
     return code == 0 ? shard_source_load(path, context, out, err) : code < 0 ? code : 0;
 }
@@ -302,10 +309,8 @@ int wfs_load(const char *path, const struct wfs_load_options *options, struct wf
                 return code;
         }
     }
-    if (url_is(path))
-        return load_url(path, &context, out, err);
     struct wfs_error inner = {0};
-    autofree char *snapshot = hub_snapshot(path, "main");
+    autofree char *snapshot = url_is(path) ? NULL : hub_snapshot(path, "main");
     if (snapshot == NULL)
         return load_path(path, &context, out, err);
     return load_path(snapshot, &context, out, &inner) == 0
@@ -353,7 +358,9 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
 int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
                    uint64_t max_bytes, struct wfs_shards **out, struct wfs_error *err)
 {
-    return set_plan_new(&registry_table, format, catalog, max_bytes, out, err);
+    return catalog->container->kind == WFS_CONTAINER_MODELS
+               ? pipeline_plan_new(&registry_table, format, catalog, max_bytes, out, err)
+               : set_plan_new(&registry_table, format, catalog, max_bytes, out, err);
 }
 
 int wfs_save_clear(const char *path, struct wfs_error *err)

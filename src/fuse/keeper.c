@@ -67,16 +67,33 @@ static int give_owner(int directory, int fd, const char *output)
                                                                                           : -errno;
 }
 
-static int fulfil(int directory, const struct request *request)
+/* Opens the folder of an output that is in one of the directory, and cuts its name. */
+static int open_folder(int directory, char *name, const char **ret)
 {
-    if (memchr(request->name, '\0', sizeof(request->name)) == NULL ||
-        strchr(request->name, '/') != NULL)
+    char *slash = strchr(name, '/');
+    *ret = slash + 1;
+    *slash = '\0';
+    if (strchr(*ret, '/') != NULL || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return -EINVAL;
-    autoclose int fd = open_temporary(directory, request->name);
+    const int fd = openat(directory, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static int fulfil(int directory, struct request *request)
+{
+    const char *name = request->name;
+    if (memchr(name, '\0', sizeof(request->name)) == NULL)
+        return -EINVAL;
+    autoclose int folder =
+        strchr(name, '/') == NULL ? -1 : open_folder(directory, request->name, &name);
+    if (folder < -1)
+        return folder;
+    directory = folder >= 0 ? folder : directory;
+    autoclose int fd = open_temporary(directory, name);
     if (fd < 0)
         return fd;
     if (request->is_owner)
-        return give_owner(directory, fd, request->name);
+        return give_owner(directory, fd, name);
     return fchmod(fd, request->mode & 0777) == 0 ? 0 : -errno;
 }
 

@@ -6,7 +6,7 @@ import os
 import re
 import urllib.parse
 
-from .bad_server import MODIFIED, honest, redirect
+from .bad_server import MODIFIED, honest, http_date, redirect
 
 COMMIT = '0123456789abcdef0123456789abcdef01234567'
 PATH = re.compile(r'/([\w.-]+/[\w.-]+)/resolve/([^/]+)/(.+)')
@@ -86,7 +86,7 @@ class Hub:
     @staticmethod
     def send(exchange, headers):
         content = exchange.content
-        headers = {**headers, 'Date': MODIFIED, 'Last-Modified': MODIFIED, 'Accept-Ranges': 'bytes'}
+        headers = {**headers, 'Date': http_date(0), 'Last-Modified': MODIFIED, 'Accept-Ranges': 'bytes'}
         if exchange.range is None or exchange.request.method == 'HEAD':
             exchange.head('200 OK', {**headers, 'Content-Length': len(content)})
             return exchange.send(b'' if exchange.request.method == 'HEAD' else content)

@@ -42,8 +42,6 @@ struct known {
  * index.
  */
 static const struct known known_first[] = {
-    {"model_index.json", NULL,
-     "is a diffusers pipeline, which has a model in each folder; name one of them: ", "/"},
     {"latest_universal", NULL, DEEPSPEED_UNIVERSAL, NULL},
     {"zero", "zero/optimizer_state.pt", DEEPSPEED_UNIVERSAL, NULL},
     {"model_[0-9].safetensors", "model.safetensors",
@@ -52,6 +50,7 @@ static const struct known known_first[] = {
      "has several models of accelerate; name one of them: ", "pytorch_model*.bin"},
     {"model.safetensors", NULL, NULL, NULL},
     {"model.safetensors.index.json", NULL, NULL, NULL},
+    {"model_index.json", NULL, NULL, NULL},
     {"diffusion_pytorch_model.safetensors.index.json", NULL, NULL, NULL},
     {"diffusion_pytorch_model.safetensors", NULL, NULL, NULL},
     {"pytorch_model.bin", NULL, NULL, NULL},
@@ -79,6 +78,10 @@ static const struct known known_first[] = {
      "these files: ",
      "consolidated.[0-9]*.pth"},
     {"common.pt", "*/.zarray", "is a zarr checkpoint of Megatron-core" UNREAD, NULL},
+    {"model.pth", "dvae.pth", NULL, NULL}, /* Coqui XTTS */
+    {"model.bin", "*vocabulary.*", "is a CTranslate2 model" UNREAD, NULL},
+    {"*.onnx", "weights.bin", "is an ONNX model" UNREAD, NULL},
+    {"config.cfg", "vocab", "is a spaCy pipeline" UNREAD, NULL},
 };
 
 /* Where no file in the folder can be the checkpoint. */
@@ -105,6 +108,7 @@ static const struct known known_last[] = {
     {"_CHECKPOINT_METADATA", NULL, "is an Orbax checkpoint" UNREAD, NULL},
     {"*/_CHECKPOINT_METADATA", NULL, "is a folder of Orbax checkpoints" UNREAD, NULL},
     {"checkpoint", "*/.zarray", "is a T5X checkpoint" UNREAD, NULL},
+    {"*.pth.tar", NULL, "has checkpoints of a training run; name one of them: ", "*.pth.tar"},
     {"*", NULL, "is a directory with checkpoints in folders; name one of them: ", "/"},
     {"*.onnx", NULL, "is an ONNX model" UNREAD, NULL},
     {"*/*.onnx", NULL, "has ONNX models" UNREAD, NULL},
@@ -125,7 +129,7 @@ const char *folder_layout_file(size_t i)
 {
     for (size_t j = 0; j < sizeof(known_first) / sizeof(*known_first); j++) {
         const struct known *known = &known_first[j];
-        if (known->what == NULL && i-- == 0)
+        if (known->what == NULL && known->also == NULL && i-- == 0)
             return known->mark;
     }
     return NULL;

@@ -21,10 +21,11 @@ struct load_context {
     struct wfs_remote *remote;        /* what fetches URLs; NULL: they are refused */
     const struct format_table *table; /* for sets only */
     bool force;
-    bool escapes_nul; /* keys with a NUL are shown escaped, whatever force is */
-    bool shards;      /* one shard stands for all */
-    bool ranks;       /* a directory stands for the file of rank 0 in it */
-    bool has_epoch;   /* of a training run; false: the newest one */
+    bool escapes_nul;  /* keys with a NUL are shown escaped, whatever force is */
+    bool shards;       /* one shard stands for all */
+    bool ranks;        /* a directory stands for the file of rank 0 in it */
+    bool is_component; /* of a pipeline, in which there is no other */
+    bool has_epoch;    /* of a training run; false: the newest one */
     uint64_t epoch;
 };
 
@@ -87,6 +88,9 @@ struct format_table {
     /* Loads a file of any format. Takes the source: the catalog owns it, or it is freed. */
     int (*load)(struct source *source, const struct load_context *context, struct wfs_catalog **out,
                 struct wfs_error *err);
+    /* Loads what is at a path or a URL, as wfs_load. */
+    int (*load_path)(const char *path, const struct load_context *context, struct wfs_catalog **out,
+                     struct wfs_error *err);
     /* Begins to fetch what load will read of a source on the network. */
     void (*foresee)(const struct source *source);
     /* Returns whether a path ends like a file of some format. */

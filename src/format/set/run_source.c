@@ -122,34 +122,29 @@ static int choose(const struct run *run, const struct load_context *context,
 
 /* ---- loading ---- */
 
-/* The name of a part of a kind of file, in the arena; NULL: out of memory. */
-static const char *name_in(struct wfs_catalog *catalog, size_t kind, const char *name)
+/* The name of what is in a part, in the arena; NULL: out of memory. */
+static const char *name_in(struct wfs_catalog *catalog, const char *part, const char *name)
 {
-    return strcmp(name, WHOLE) == 0 ? arena_copy(&catalog->arena, kinds[kind], strlen(kinds[kind]))
-                                    : arena_print(&catalog->arena, "%s.%s", kinds[kind], name);
+    return strcmp(name, WHOLE) == 0 ? arena_copy(&catalog->arena, part, strlen(part))
+                                    : arena_print(&catalog->arena, "%s.%s", part, name);
 }
 
-static int take_tensors(struct wfs_catalog *catalog, const struct wfs_catalog *part, size_t kind)
+int set_take_part(struct wfs_catalog *catalog, const struct wfs_catalog *part, const char *name)
 {
     for (size_t i = 0; i < part->n_tensors; i++) {
         struct wfs_tensor *tensor = set_add_tensor(catalog, &part->tensors[i]);
         if (tensor == NULL)
             return -ENOMEM;
         tensor->origin = part->tensors[i].key;
-        tensor->key = name_in(catalog, kind, part->tensors[i].key);
+        tensor->key = name_in(catalog, name, part->tensors[i].key);
         if (tensor->key == NULL)
             return -ENOMEM;
     }
-    return 0;
-}
-
-static int take_values(struct wfs_catalog *catalog, const struct wfs_catalog *part, size_t kind)
-{
     for (size_t i = 0; i < part->values.n; i++) {
-        const char *name = name_in(catalog, kind, part->values.list[i].name);
+        const char *value = name_in(catalog, name, part->values.list[i].name);
         const uint32_t id =
             value_copy(&catalog->values.graph, &part->values.graph, part->values.list[i].id);
-        if (name == NULL || id == 0 || catalog_add_value(catalog, name, id, 0) < 0)
+        if (value == NULL || id == 0 || catalog_add_value(catalog, value, id, 0) < 0)
             return -ENOMEM;
     }
     return 0;
@@ -173,9 +168,7 @@ static int add_part(struct wfs_catalog *catalog, const char *folder, const char 
         return wfs_fail(err, inner.code, "'%s': %s", wfs_quote(name).text, inner.text);
     if (catalog->format == NULL)
         catalog->format = part->format;
-    code = take_tensors(catalog, part, kind);
-    if (code == 0)
-        code = take_values(catalog, part, kind);
+    code = set_take_part(catalog, part, kinds[kind]);
     if (code == 0)
         code = catalog_merge_texts(catalog, part);
     if (catalog_adopt_part(catalog, part) < 0 || code < 0)

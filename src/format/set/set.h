@@ -28,6 +28,9 @@ static inline struct wfs_tensor *set_add_tensor(struct wfs_catalog *catalog,
  * those that do that. -ENOMEM. */
 int set_show_values(struct wfs_catalog *catalog, const struct wfs_catalog *part);
 
+/* Adds the tensors and values of a part of several with its name before theirs. -ENOMEM. */
+int set_take_part(struct wfs_catalog *catalog, const struct wfs_catalog *part, const char *name);
+
 /*
  * Loads what is at path: a directory, an index, a shard with its siblings where the context says
  * so, or else one file.

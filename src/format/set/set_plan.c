@@ -181,6 +181,8 @@ void wfs_shards_free(struct wfs_shards *set)
     free(set->directory.layouts);
     if (set->kind != NULL)
         set->kind->done(&set->directory);
+    if (set->parts != NULL)
+        set->functions->done(set);
     arena_done(&set->arena);
     free(set);
 }
@@ -413,7 +415,7 @@ uint64_t wfs_shards_n_bytes(const struct wfs_shards *set)
 
 size_t wfs_shards_n_files(const struct wfs_shards *set)
 {
-    return set->n_shards;
+    return set->parts != NULL ? set->n_files : set->n_shards;
 }
 
 bool wfs_shards_is_large(const struct wfs_shards *set)

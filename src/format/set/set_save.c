@@ -287,6 +287,8 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
     *report = (struct wfs_save_report){.step = "create"};
     struct saving saving = {
         .set = set, .options = options, .path = path, .report = report, .err = err};
+    if (set->parts != NULL)
+        return set->functions->save(set, path, options, report, err);
     saving.inner = *options;
     saving.inner.progress = count_all;
     saving.inner.ctx = &saving;

@@ -64,6 +64,12 @@ static bool is_sibling(const struct format_table *table, const char *a, const ch
            x.n_all == y.n_all && memcmp(a, b, x.n_front) == 0 && strcmp(x.back, y.back) == 0;
 }
 
+bool pipeline_is_index(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strcmp(slash == NULL ? path : slash + 1, PIPELINE_INDEX) == 0;
+}
+
 bool shard_is_index(const char *name)
 {
     return text_ends(name, ".index.json");
@@ -197,7 +203,8 @@ static int fail_empty(const struct folder_names *all, const struct format_table 
     char list[FOLDER_LIST];
     int code = find_known(&state, all, true, table, folder, err);
     for (size_t i = 0; i < all->n && code == 0; i++)
-        if (all->names[i][0] != '.' && table->names_checkpoint(all->names[i]))
+        if (all->names[i][0] != '.' && table->names_checkpoint(all->names[i]) &&
+            strcmp(all->names[i], "training_args.bin") != 0) /* which has no tensors */
             code = folder_names_add(&state, all->names[i]);
     if (code < 0)
         return code == -ENOMEM ? wfs_fail_memory(err) : code;
@@ -311,12 +318,13 @@ int shard_files_tell_rest(const struct format_table *table, const char *folder, 
     if (folder_names_list(&all, folder, SIZE_MAX, NULL) < 0)
         return 0;
     int code = 0;
+    const bool is_pipeline = pipeline_is_index(file);
     for (size_t i = 0; i < all.n && code == 0 && !shard_is_index(file); i++)
         if (all.names[i][0] != '.' && strcmp(all.names[i], file) != 0 &&
             !is_sibling(table, all.names[i], file) &&
             (table->names_checkpoint(all.names[i]) || shard_is_index(all.names[i])))
             code = folder_names_add(&rest, all.names[i]);
-    if (code == 0)
+    if (code == 0 && !is_pipeline)
         code = folder_find_below(folder, &all, 1, table->names_checkpoint, &rest);
     return code < 0 ? code : folder_tell_rest(catalog, &rest);
 }

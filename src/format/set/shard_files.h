@@ -16,6 +16,10 @@ enum { PATH_BYTES = 4352 }; /* PATH_MAX and the longest name */
 /* "model-00001-of-00005.safetensors": some front, two numbers, an extension. */
 bool shard_is_name(const struct format_table *table, const char *path);
 
+/* The file that describes a pipeline. */
+#define PIPELINE_INDEX "model_index.json"
+bool pipeline_is_index(const char *path);
+
 /* "NAME.index.json" */
 bool shard_is_index(const char *path);
 

@@ -25,6 +25,13 @@ struct shard {
     struct outfile *outfile;
 };
 
+/* What is done with the parts of a pipeline, each of which is a checkpoint itself. */
+struct pipeline_functions {
+    int (*save)(struct wfs_shards *set, const char *path, const struct wfs_save_options *options,
+                struct wfs_save_report *report, struct wfs_error *err);
+    void (*done)(struct wfs_shards *set);
+};
+
 struct wfs_shards {
     struct arena arena;
     const struct format_table *table;
@@ -34,7 +41,10 @@ struct wfs_shards {
     struct directory directory;             /* has the layouts of that kind */
     struct shard *shards;                   /* malloc'ed */
     size_t n_shards, n_room;
-    uint64_t n_bytes; /* that are written at most */
+    struct pipeline_part *parts; /* malloc'ed, in place of shards; NULL: it is not a pipeline */
+    size_t n_parts, n_files;     /* of them in all */
+    const struct pipeline_functions *functions; /* for parts */
+    uint64_t n_bytes;                           /* that are written at most */
 };
 
 /* ---- the index, and what the files are called ---- */

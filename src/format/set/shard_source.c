@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
+#include "format/set/pipeline.h"
 #include "format/set/set.h"
 #include "format/set/shard_files.h"
 #include "remote/remote_source.h"
@@ -471,6 +472,11 @@ int shard_source_load_file(struct source *source, const struct load_context *con
                            struct wfs_catalog **out, struct wfs_error *err)
 {
     cleanup(shard_index_done) struct shard_index index = {0};
+    if (pipeline_is_index(source->path)) {
+        const int loaded = pipeline_source_load(source, context, out, err);
+        source_free(source);
+        return loaded;
+    }
     int code = load_file(source, &index, context, out, err);
     if (code == 0 && context->shards && remote_source_url(source) != NULL) {
         code = load_numbered(source, context, out, err);

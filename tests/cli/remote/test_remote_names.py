@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 CONTENT = random.Random(3).randbytes(5000)
 TOKEN = 'hf_s3cret'
 # In the order in which the libraries take them, as for a local folder.
-FILES = ['.metadata', 'model.safetensors', 'model.safetensors.index.json', 'diffusion_pytorch_model.safetensors.index.json',
+FILES = ['.metadata', 'model.safetensors', 'model.safetensors.index.json', 'model_index.json', 'diffusion_pytorch_model.safetensors.index.json',
          'diffusion_pytorch_model.safetensors', 'pytorch_model.bin', 'pytorch_model.bin.index.json', 'diffusion_pytorch_model.bin.index.json',
          'diffusion_pytorch_model.bin', 'adapter_model.safetensors', 'adapter_model.bin', 'adapters.safetensors', 'pytorch_lora_weights.safetensors',
          'pytorch_lora_weights.bin', 'open_clip_model.safetensors', 'open_clip_pytorch_model.bin', 'model_optim_rng.pt', 'pytorch_model_fsdp.bin']
