@@ -28,6 +28,7 @@ def pytest_configure(config):
     for marker in ('peers: compares with other programs (tools/test --peers)', 'root: needs the rights of root',
                    'slow: takes longer than the rest together'):
         config.addinivalue_line('markers', marker)
+    os.environ['WEIGHTFS_CACHE'] = 'none'  # what one test has fetched is not there for the next
     # Who ends the run by a time limit gets his mounts cleared too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # What is ignored here, as after nohup, would be ignored in every driver; what is handled would not.

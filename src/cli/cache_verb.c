@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs cache: what the directory of the option `cache` holds.
+ * weightfs cache: what the cache of URLs, or the directory of the option `cache`, holds.
  */
 #include "cli/args.h"
 #include "cli/table.h"
 #include "program/print.h"
+#include "program/settings.h"
 
 #include <weightfs/cachestore.h>
 #include <weightfs/cleanup.h>
@@ -13,7 +14,6 @@
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 static enum exit_code fail(const char *path, int code)
 {
@@ -37,7 +37,7 @@ static void put_time(struct table *table, uint64_t ms)
     table_text(table, COLOUR_NONE, text);
 }
 
-static enum exit_code list(const struct args *args, int fd)
+static enum exit_code list(const struct args *args, const char *path, int fd)
 {
     auto_table struct table table;
     char url[CACHESTORE_TEXT];
@@ -47,7 +47,7 @@ static enum exit_code list(const struct args *args, int fd)
     for (unsigned i = 0; i < CACHESTORE_ENTRIES; i++) {
         const int code = cachestore_entry(fd, i, &cache, &opened, url);
         if (code < 0)
-            return fail(args->operands[1], code);
+            return fail(path, code);
         if (code == 0)
             continue;
         table_name(&table, COLOUR_NONE, url);
@@ -61,7 +61,7 @@ static enum exit_code list(const struct args *args, int fd)
 /* ---- verify ---- */
 
 /* Exit code 1 when something was removed. */
-static enum exit_code verify(const struct args *args, int fd)
+static enum exit_code verify(const char *path, int fd)
 {
     char url[CACHESTORE_TEXT];
     struct cachefile cache;
@@ -74,7 +74,7 @@ static enum exit_code verify(const struct args *args, int fd)
         else if (code == 0)
             continue;
         if (code < 0)
-            return fail(args->operands[1], (int)code);
+            return fail(path, (int)code);
         if (code > 0) {
             print_text(stdout, url);
             printf(": %" PRId64 " damaged pieces of 4 KiB removed\n", code);
@@ -91,30 +91,35 @@ static enum exit_code verify(const struct args *args, int fd)
 static enum exit_code run_cache(const struct args *args)
 {
     struct wfs_error err = {0};
-    const char *what = args->operands[0], *path = args->operands[1];
+    autofree char *usual = args->n_operands > 1 ? NULL : settings_usual_cache();
+    const char *what = args->operands[0], *path = args->n_operands > 1 ? args->operands[1] : usual;
     const bool lists = strcmp(what, "list") == 0, verifies = strcmp(what, "verify") == 0;
     if (!lists && !verifies && strcmp(what, "clear") != 0)
         return print_error(EXIT_USAGE, NULL,
                            "expected list, verify or clear in place of '%s', as in 'weightfs cache "
-                           "list DIR'",
+                           "list'",
                            wfs_quote(what).text);
     autoclose int fd = -1;
+    if (path == NULL)
+        return print_error(EXIT_USAGE, NULL, "no cache is in use: name its DIR");
     const int code = lists || verifies ? cachestore_open(path, false, &fd, NULL, &err)
                                        : cachestore_remove(path, &err);
+    if (code == -ENOENT && usual != NULL)
+        return EXIT_DONE; /* nothing was fetched yet */
     if (code < 0)
         return print_error(exit_of_errno(err.code), NULL, "%s", err.text);
-    return lists ? list(args, fd) : verifies ? verify(args, fd) : EXIT_DONE;
+    return lists ? list(args, path, fd) : verifies ? verify(path, fd) : EXIT_DONE;
 }
 
 const struct verb verb_cache = {
-    .operands = "list|verify|clear DIR",
-    .text = "weightfs cache list DIR\n"
-            "weightfs cache verify DIR\n"
-            "weightfs cache clear DIR\n"
+    .operands = "list|verify|clear [DIR]",
+    .text = "weightfs cache list [DIR]\n"
+            "weightfs cache verify [DIR]\n"
+            "weightfs cache clear [DIR]\n"
             "\n"
-            "List the objects that are kept in the directory of the option --cache, with\n"
-            "their size, how much of it is present, and when they were opened last;\n"
-            "compare all that is present with its checksums, and remove what is damaged; or\n"
-            "remove everything. Mounts that use the cache go on.",
+            "List the objects that are kept in the cache of URLs, ~/.cache/weightfs, or in the\n"
+            "directory of the option --cache, with their size, how much of it is present, and\n"
+            "when they were opened last; compare all that is present with its checksums, and\n"
+            "remove what is damaged; or remove everything. Mounts that use the cache go on.",
     .run = run_cache,
 };

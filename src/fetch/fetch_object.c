@@ -133,11 +133,12 @@ static uint64_t date_ms(void)
 static int trim(struct fetch_object *object, uint64_t n_bytes)
 {
     struct fetching_room *room = object->room;
+    const uint64_t most = room->most[object->is_kept];
     room->n_untrimmed += n_bytes;
-    if (room->most == 0 || room->n_untrimmed < room->most / 16)
+    if (most == 0 || room->n_untrimmed < most / 16)
         return 0;
     room->n_untrimmed = 0;
-    return cachestore_trim(object->cache.fd, room->most);
+    return cachestore_trim(object->cache.fd, most);
 }
 
 /* Notes the pieces that are complete with the last n_bytes that were written. */
@@ -467,19 +468,22 @@ bool fetch_object_names(struct fetch_object *object, const char *url)
 
 /* ---- opening ---- */
 
-/* Finds or makes the cache file. An object whose changes would not show is not kept. */
-static int make_cache(struct fetch_object *object, uint64_t n_bytes)
+/* Finds or makes the cache file. An object whose changes would not show is not kept, nor, unless
+ * the user named a cache, one that the server forbids to store. */
+static int make_cache(struct fetch_object *object, const struct http_known *known)
 {
     struct fetching_room *room = object->room;
     struct cachefile cache;
-    const bool is_to_be_kept = room->kept >= 0 && (object->flags & FETCHING_IS_WEAK) == 0;
+    const uint64_t n_bytes = known->n_bytes;
+    const bool is_to_be_kept = room->kept >= 0 && (object->flags & FETCHING_IS_WEAK) == 0 &&
+                               !(room->is_usual && known->is_fleeting);
     object->is_kept = is_to_be_kept;
     int code = object->is_kept ? cachestore_place(room->kept, object->name, object->validator,
                                                   n_bytes, date_ms(), &cache)
                                : -EBUSY;
     if (code == -EBUSY || code == -EFBIG) {
         object->is_kept = false;
-        object->flags |= is_to_be_kept ? FETCHING_IS_UNKEPT : 0;
+        object->flags |= is_to_be_kept && !room->is_usual ? FETCHING_IS_UNKEPT : 0;
         code = cachestore_place(room->spool, object->name, object->validator, n_bytes, date_ms(),
                                 &cache);
     }
@@ -500,7 +504,7 @@ static void opened(void *ctx, const char *name, const struct http_known *known)
     object->name = strdup(name);
     const int code = object->name == NULL  ? -ENOMEM
                      : object->is_question ? 0
-                                           : make_cache(object, known->n_bytes);
+                                           : make_cache(object, known);
     if (code < 0)
         fail_cache(transfer, code);
 }

@@ -22,7 +22,8 @@ struct fetching_room {
     const char *folder_name; /* where it is */
     int kept, kept_read;     /* one in a directory, for writing and for readers; -1: none */
     const char *kept_name;   /* the directory */
-    uint64_t most;           /* bytes of a store on the disk; 0: as many as there is room for */
+    uint64_t most[2];        /* bytes of spool and kept on the disk; 0: as there is room for */
+    bool is_usual;           /* kept is used without being asked for */
     uint64_t n_untrimmed;    /* bytes written since that was looked at */
     unsigned n_transfers;    /* at work, without those of headers */
     unsigned n_headers;

@@ -19,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 enum { RETRIES = 5, TIMEOUT_S = 60 };
 
@@ -329,6 +330,7 @@ static void ignore_signals(void)
 /* What was opened before it began. */
 struct opened {
     int spool, kept, kept_read; /* -1: none */
+    uint64_t most;              /* bytes of kept; 0: no limit */
     const char *folder_name;
 };
 
@@ -347,7 +349,8 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket,
                                        .kept = opened->kept,
                                        .kept_read = opened->kept_read,
                                        .kept_name = settings->cache,
-                                       .most = settings->cache_size,
+                                       .most = {settings->cache_size, opened->most},
+                                       .is_usual = settings->is_usual_cache,
                                        .answered = answered,
                                        .ctx = &fetcher}};
     int fds[] = {socket, opened->spool, opened->kept, opened->kept_read};
@@ -392,26 +395,47 @@ static int make_spool(const char **ret_folder, struct wfs_error *err)
 }
 
 /* What is removed from a cache has to give its room back. Of the first page only a line is used. */
-static int check_size(const struct fetcher_settings *settings, int fd, struct wfs_error *err)
+static int check_size(uint64_t most, int fd, struct wfs_error *err)
 {
-    return settings->cache_size > 0 &&
-                   fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2048, 8) < 0
+    return most > 0 && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2048, 8) < 0
                ? wfs_fail(err, errno,
                           "cannot bound the cache: its filesystem cannot free a part of "
                           "a file; leave out cache_size")
                : 0;
 }
 
+/* Opens the cache that nobody asked for, with at most a quarter of what is free, if it can be
+ * bounded. */
+static void open_usual(const struct fetcher_settings *settings, struct opened *ret)
+{
+    static const uint64_t most = UINT64_C(10) << 30;
+    enum { LEAST = 128 << 20 };
+    struct statvfs st;
+    if (cachestore_open(settings->cache, true, &ret->kept, &ret->kept_read, NULL) < 0)
+        return;
+    const uint64_t n_free = fstatvfs(ret->kept, &st) < 0 ? 0 : (uint64_t)st.f_bavail * st.f_frsize;
+    ret->most = settings->cache_size > 0 ? settings->cache_size
+                : n_free / 4 < most      ? n_free / 4
+                                         : most;
+    if (ret->most >= LEAST && check_size(ret->most, ret->kept, NULL) == 0)
+        return;
+    close(ret->kept);
+    close(ret->kept_read);
+    ret->kept = ret->kept_read = -1;
+}
+
 static int open_stores(const struct fetcher_settings *settings, struct opened *ret,
                        struct wfs_error *err)
 {
-    *ret = (struct opened){.kept = -1, .kept_read = -1};
+    *ret = (struct opened){.kept = -1, .kept_read = -1, .most = settings->cache_size};
     ret->spool = make_spool(&ret->folder_name, err);
     int code = ret->spool;
-    if (code >= 0 && settings->cache != NULL)
+    if (code >= 0 && settings->is_usual_cache)
+        open_usual(settings, ret);
+    else if (code >= 0 && settings->cache != NULL)
         code = cachestore_open(settings->cache, true, &ret->kept, &ret->kept_read, err);
     if (code >= 0)
-        code = check_size(settings, ret->kept >= 0 ? ret->kept : ret->spool, err);
+        code = check_size(settings->cache_size, ret->kept >= 0 ? ret->kept : ret->spool, err);
     return code < 0 ? code : 0;
 }
 

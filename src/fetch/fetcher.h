@@ -25,7 +25,9 @@ struct fetcher_settings {
     const char *const *urls;
     size_t n_urls;
     const char *cache;   /* the directory of a cache that is kept; NULL: none is */
-    uint64_t cache_size; /* bytes of the cache on the disk; 0: as many as there is room for */
+    bool is_usual_cache; /* which nobody asked for: where it cannot be used it is done without */
+    uint64_t cache_size; /* bytes of the cache on the disk; 0: as many as there is room for, but
+                            a usual one has a limit */
 };
 
 /* Starts one. A negative errno; err gets a sentence. */

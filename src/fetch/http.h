@@ -48,6 +48,7 @@ struct http_known {
     uint64_t n_bytes;
     enum http_validator kind;
     bool is_weak;                 /* two versions may have the same one */
+    bool is_fleeting;             /* the server forbids to store it */
     bool is_private;              /* it was asked for with a token, a password or a query */
     char validator[HTTP_TAG_MAX]; /* the header's text; "" by size only */
 };

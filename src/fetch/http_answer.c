@@ -198,12 +198,23 @@ static int parse_location(struct http_answer *answer, struct value value)
     return answer->location == NULL ? -ENOMEM : 0;
 }
 
+static int parse_control(struct http_answer *answer, struct value value)
+{
+    static const char word[] = "no-store";
+    for (size_t i = 0; i + strlen(word) <= value.n_bytes; i++)
+        answer->is_fleeting |= strncasecmp(value.text + i, word, strlen(word)) == 0;
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*parse)(struct http_answer *answer, struct value value);
 } headers[] = {
-    {"content-encoding", parse_encoding}, {"content-length", parse_length},
-    {"content-range", parse_range},       {"etag", parse_tag},
+    {"cache-control", parse_control},
+    {"content-encoding", parse_encoding},
+    {"content-length", parse_length},
+    {"content-range", parse_range},
+    {"etag", parse_tag},
     {"location", parse_location},
 };
 
@@ -442,6 +453,7 @@ void http_learn(struct http_known *known, const struct http_answer *answer, uint
     *known = (struct http_known){
         .is_open = true,
         .is_whole = answer->status == 200,
+        .is_fleeting = answer->is_fleeting,
         .n_bytes = n_bytes,
         .kind = has_tag && !answer->is_weak_tag ? HTTP_BY_ETAG
                 : is_old                        ? HTTP_BY_DATE

@@ -33,6 +33,7 @@ struct http_answer {
     char linked[HTTP_TAG_MAX]; /* X-Linked-ETag: that of the object it redirects to; "": none */
     char problem[32];          /* X-Error-Code of the Hub; "": none */
     char region[64];           /* X-Amz-Bucket-Region; "": none */
+    bool is_fleeting;          /* Cache-Control: no-store */
     char *location;            /* malloc'ed; NULL: none */
 };
 

@@ -6,6 +6,7 @@
 #include "program/checkpoint.h"
 
 #include "program/place.h"
+#include "program/settings.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
@@ -137,6 +138,11 @@ enum exit_code checkpoint_connect(const char *source, const struct fetcher_setti
     if (urls == NULL)
         return exit_of_errno(-wfs_fail_memory(err));
     struct fetcher_settings own = *settings;
+    autofree char *cache = own.cache == NULL ? settings_usual_cache() : NULL;
+    own.is_usual_cache = cache != NULL;
+    own.cache = cache != NULL                                                    ? cache
+                : own.cache != NULL && strcmp(own.cache, SETTINGS_NO_CACHE) == 0 ? NULL
+                                                                                 : own.cache;
     const char *path = source;
     bool is_needed = false;
     own.urls = urls;

@@ -6,6 +6,7 @@
  */
 #include "program/settings.h"
 
+#include <weightfs/cleanup.h>
 #include <weightfs/size.h>
 
 #include <assert.h>
@@ -14,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 int settings_parse_format(const char *name, const struct wfs_format **ret, struct wfs_error *err)
 {
@@ -122,6 +125,28 @@ static int apply_cache(struct settings *settings, const char *value, struct wfs_
     return *value != '\0' ? 0 : wfs_fail(err, EINVAL, "must be a directory");
 }
 
+char *settings_usual_cache(void)
+{
+    struct stat st;
+    char *path = NULL;
+    const char *named = getenv("WEIGHTFS_CACHE"), *cache = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    if (named != NULL)
+        return *named == '\0' || strcmp(named, SETTINGS_NO_CACHE) == 0 ? NULL : strdup(named);
+    autofree char *above = NULL;
+    if (cache != NULL && *cache == '/')
+        above = strdup(cache);
+    else if (home == NULL || *home != '/' || stat(home, &st) < 0 || st.st_uid != geteuid() ||
+             asprintf(&above, "%s/.cache", home) < 0)
+        return above = NULL;
+    if (above == NULL || (mkdir(above, S_IRWXU) < 0 && errno != EEXIST))
+        return NULL;
+    return stat(above, &st) < 0 || st.st_uid != geteuid() ||
+                   asprintf(&path, "%s/weightfs", above) < 0
+               ? NULL
+               : path;
+}
+
 static int apply_cache_size(struct settings *settings, const char *value, struct wfs_error *err)
 {
     enum { LEAST = 128 << 20 }; /* what is read ahead must not remove what is read */
@@ -163,7 +188,8 @@ static int apply_timeout(struct settings *settings, const char *value, struct wf
 static const struct setting rows[] = {
     {"backup", "[CONTROL]", "keep what is replaced: simple, numbered, existing", SETTING_OF_OUTPUT,
      apply_backup},
-    {"cache", "DIR", "keep what is fetched of URLs in DIR", SETTING_OF_SOURCE, apply_cache},
+    {"cache", "DIR", "keep what is fetched of URLs in DIR, or none", SETTING_OF_SOURCE,
+     apply_cache},
     {"cache_size", "SIZE", "let the cache take at most about SIZE", SETTING_OF_SOURCE,
      apply_cache_size},
     {"endpoint", "URL", "the server of s3:// names", SETTING_OF_SOURCE, apply_endpoint},

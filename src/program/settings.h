@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SETTINGS_NO_CACHE "none" /* in place of a directory */
+
 struct settings {
     /* Of a source. */
     struct wfs_load_options load; /* `remote` is not set */
@@ -65,6 +67,12 @@ bool settings_find(const char *name, size_t n_name, struct setting *ret);
 
 /* Returns whether an option whose help has that argument must have a value. */
 bool settings_needs_value(const char *argument);
+
+/*
+ * Returns the directory of the cache that is used when the settings name none: WEIGHTFS_CACHE, else
+ * weightfs in XDG_CACHE_HOME or ~/.cache, where that is the user's own. malloc'ed; NULL: none.
+ */
+char *settings_usual_cache(void);
 
 /* Returns the name of the control, such as "simple". */
 const char *settings_backup_name(const struct wfs_backup *backup);

@@ -63,6 +63,70 @@ def test_without_the_option_nothing_is_kept(server, random_file, folder, monkeyp
     assert server.n_bytes() > N_EACH
 
 
+def usual(server, path, *options):
+    """The bytes that go over the wire for a read of 'a' without a word about a cache."""
+    server.forget()
+    assert weightfs('cat', *options, server.url(path), 'a').raw == content(path, 'a')
+    return server.n_bytes()
+
+
+@pytest.mark.parametrize('variables, place', [
+    ({'HOME': 'home'}, 'home/.cache/weightfs'), ({'HOME': 'home', 'XDG_CACHE_HOME': 'xdg'}, 'xdg/weightfs'), ({'HOME': 'home', 'WEIGHTFS_CACHE': 'own'}, 'own')])
+def test_what_is_fetched_is_kept_where_programs_keep_such_things(server, random_file, folder, monkeypatch, variables, place):
+    for name in ('WEIGHTFS_CACHE', 'XDG_CACHE_HOME'):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(folder / value))
+        (folder / value).mkdir()
+    assert weightfs('cache', 'list').stdout == '' and not (folder / place / STORE).exists()
+    assert usual(server, random_file) > N_EACH and usual(server, random_file) < HEAD
+    assert os.stat(folder / place / STORE).st_mode & 0o777 == 0o600
+    assert place == 'own' or os.stat(folder / place).st_mode & 0o777 == 0o700
+    assert server.url(random_file) in weightfs('cache', 'list').stdout
+    assert weightfs('cache', 'verify').stdout.startswith('verified: ')
+    assert usual(server, random_file, '--cache=none') > N_EACH
+    weightfs('cache', 'clear')
+    assert usual(server, random_file) > N_EACH
+
+
+def readable(folder):
+    folder.chmod(0o777)
+
+
+def linked(folder):
+    folder.rmdir()
+    folder.symlink_to(folder.parent)
+
+
+@pytest.mark.parametrize('spoil', [readable, linked])
+def test_a_usual_cache_that_cannot_be_used_is_done_without(server, random_file, folder, monkeypatch, spoil):
+    place = folder / 'cache'
+    place.mkdir()
+    spoil(place)
+    monkeypatch.setenv('WEIGHTFS_CACHE', str(place))
+    assert usual(server, random_file) > N_EACH and usual(server, random_file) > N_EACH
+    assert not (folder / STORE).exists() and not (place / STORE).exists()
+
+
+def test_nothing_is_kept_in_the_home_of_somebody_else(server, random_file, folder, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip('only for root')
+    monkeypatch.delenv('WEIGHTFS_CACHE')
+    monkeypatch.delenv('XDG_CACHE_HOME', raising=False)
+    monkeypatch.setenv('HOME', str(folder / 'home'))
+    (folder / 'home').mkdir()
+    os.chown(folder / 'home', 1000, 1000)
+    usual(server, random_file)
+    assert os.listdir(folder / 'home') == []
+
+
+def test_what_a_server_forbids_to_store_is_kept_only_where_the_user_names_a_cache(serve, random_file, folder, monkeypatch):
+    server = serve(random_file.parent, more='add_header Cache-Control "private, No-Store" always;')
+    monkeypatch.setenv('WEIGHTFS_CACHE', str(folder / 'cache'))
+    assert usual(server, random_file) > N_EACH and usual(server, random_file) > N_EACH
+    assert usual(server, random_file, '--cache', folder / 'named') > N_EACH and usual(server, random_file, '--cache', folder / 'named') < HEAD
+
+
 def test_another_version_of_the_object_is_another_object(server, random_file, folder):
     cat(server, random_file, folder / 'cache')
     st.write(random_file, {name: ('U8', [N_EACH], os.urandom(N_EACH)) for name in 'ab'})
