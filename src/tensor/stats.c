@@ -92,6 +92,44 @@ uint64_t wfs_distinct_count(const struct wfs_distinct *distinct)
     return tensor->n_bytes * 8 / wfs_dtype_bits((enum wfs_dtype)tensor->dtype);
 }
 
+/* The elements of a tensor as numbers, each as often as it is stored. */
+struct elements {
+    struct wfs_numbers numbers;
+    struct wfs_distinct distinct;
+};
+
+static void elements_done(struct elements *elements)
+{
+    wfs_distinct_done(&elements->distinct);
+    wfs_numbers_done(&elements->numbers);
+}
+
+static int elements_init(const struct wfs_io *io, struct elements *elements,
+                         const struct wfs_tensor *tensor, bool takes_complex)
+{
+    *elements = (struct elements){0};
+    const int code = wfs_numbers_init(&elements->numbers, tensor);
+    const struct wfs_tensor *numbers = elements->numbers.tensor;
+    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)numbers->dtype);
+    if (code < 0 || kind == WFS_KIND_BITS || (kind == WFS_KIND_COMPLEX && !takes_complex))
+        return code < 0 ? code : -EOPNOTSUPP;
+    return wfs_distinct_init(io, &elements->distinct, numbers, NULL);
+}
+
+/* Works on all of them; the rest is as in struct wfs_parts. */
+static int work_on(const struct wfs_io *io, const struct wfs_distinct *distinct, size_t n_result,
+                   int (*make)(void *, const struct wfs_io *, uint64_t, size_t, void *),
+                   void (*take)(void *, void *), void *ctx)
+{
+    const struct wfs_parts parts = {.n_elems = wfs_distinct_count(distinct),
+                                    .n_part = wfs_tensor_part_elems(&distinct->tensor),
+                                    .n_result = n_result,
+                                    .make = make,
+                                    .take = take,
+                                    .ctx = ctx};
+    return wfs_parts_run(io, &parts);
+}
+
 /* ---- statistics ---- */
 
 /* What was counted in 2^0, 2^1, ... blocks (or parts), where the bits of n are set; the larger come
@@ -130,6 +168,16 @@ struct counting {
     struct tree tree; /* of blocks of a part */
 };
 
+static void repeat(struct wfs_stats *stats, uint64_t n_times)
+{
+    stats->n_elems *= n_times;
+    stats->n_finite *= n_times;
+    stats->n_nan *= n_times;
+    stats->n_positive_inf *= n_times;
+    stats->n_negative_inf *= n_times;
+    stats->n_zero *= n_times;
+}
+
 /* A number that is shown n_times. */
 static void add_repeated(struct census *sum, double x, uint64_t n_times)
 {
@@ -137,13 +185,7 @@ static void add_repeated(struct census *sum, double x, uint64_t n_times)
     if (n_times == 0)
         return;
     census_block(&x, 1, &one);
-    struct wfs_stats *stats = &one.stats;
-    stats->n_elems *= n_times;
-    stats->n_finite *= n_times;
-    stats->n_nan *= n_times;
-    stats->n_positive_inf *= n_times;
-    stats->n_negative_inf *= n_times;
-    stats->n_zero *= n_times;
+    repeat(&one.stats, n_times);
     census_join(sum, &one);
 }
 
@@ -181,40 +223,22 @@ static void take_part(void *ctx, void *result)
     tree_add(&((struct counting *)ctx)->tree, result);
 }
 
-static struct wfs_stats stats_of(struct census sum, uint64_t n_times)
-{
-    struct wfs_stats *stats = &sum.stats;
-    stats->std = stats->n_finite == 0 ? 0 : sqrt(sum.squares / (double)stats->n_finite);
-    stats->n_elems *= n_times;
-    stats->n_finite *= n_times;
-    stats->n_nan *= n_times;
-    stats->n_positive_inf *= n_times;
-    stats->n_negative_inf *= n_times;
-    stats->n_zero *= n_times;
-    return *stats;
-}
-
 int wfs_tensor_stats(const struct wfs_io *io, const struct wfs_tensor *tensor,
                      struct wfs_stats *ret)
 {
-    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
-    int code = wfs_numbers_init(&numbers, tensor);
-    const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)numbers.tensor->dtype);
-    if (code < 0 || kind == WFS_KIND_COMPLEX || kind == WFS_KIND_BITS)
-        return code < 0 ? code : -EOPNOTSUPP;
-    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    code = wfs_distinct_init(io, &distinct, numbers.tensor, NULL);
-    struct counting counting = {.distinct = &distinct};
-    const struct wfs_parts parts = {.n_elems = wfs_distinct_count(&distinct),
-                                    .n_part = wfs_tensor_part_elems(&distinct.tensor),
-                                    .n_result = sizeof(struct census),
-                                    .make = count_part,
-                                    .take = take_part,
-                                    .ctx = &counting};
-    code = code < 0 ? code : wfs_parts_run(io, &parts);
+    cleanup(elements_done) struct elements elements;
+    struct counting counting = {.distinct = &elements.distinct};
+    int code = elements_init(io, &elements, tensor, false);
     if (code == 0)
-        *ret = stats_of(tree_sum(&counting.tree), distinct.n_times);
-    return code;
+        code = work_on(io, &elements.distinct, sizeof(struct census), count_part, take_part,
+                       &counting);
+    if (code < 0)
+        return code;
+    const struct census sum = tree_sum(&counting.tree);
+    *ret = sum.stats;
+    ret->std = ret->n_finite == 0 ? 0 : sqrt(sum.squares / (double)ret->n_finite);
+    repeat(ret, elements.distinct.n_times);
+    return 0;
 }
 
 /* ---- histograms ---- */
@@ -285,20 +309,13 @@ static void take_bins(void *ctx, void *result)
 int wfs_tensor_histogram(const struct wfs_io *io, const struct wfs_tensor *tensor,
                          const struct wfs_stats *stats, size_t n_bins, uint64_t *counts)
 {
-    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
-    cleanup(wfs_distinct_done) struct wfs_distinct distinct = {0};
-    int code = wfs_numbers_init(&numbers, tensor);
-    code = code < 0 ? code : wfs_distinct_init(io, &distinct, numbers.tensor, NULL);
-    struct binning binning = {&distinct, stats, n_bins, counts};
+    cleanup(elements_done) struct elements elements;
+    struct binning binning = {&elements.distinct, stats, n_bins, counts};
+    const int code = elements_init(io, &elements, tensor, false);
     memset(counts, 0, n_bins * sizeof(*counts));
     return code < 0 ? code
-                    : wfs_parts_run(
-                          io, &(struct wfs_parts){.n_elems = wfs_distinct_count(&distinct),
-                                                  .n_part = wfs_tensor_part_elems(&distinct.tensor),
-                                                  .n_result = n_bins * sizeof(*counts),
-                                                  .make = make_bins,
-                                                  .take = take_bins,
-                                                  .ctx = &binning});
+                    : work_on(io, &elements.distinct, n_bins * sizeof(*counts), make_bins,
+                              take_bins, &binning);
 }
 
 /* ---- what should not be there ---- */
@@ -390,24 +407,15 @@ static void take_odd(void *ctx, void *result)
 int wfs_tensor_count_odd(const struct wfs_io *io, const struct wfs_tensor *tensor,
                          struct wfs_odd *ret)
 {
-    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
-    int code = wfs_numbers_init(&numbers, tensor);
-    if (code < 0 || wfs_dtype_kind((enum wfs_dtype)numbers.tensor->dtype) == WFS_KIND_BITS)
-        return code < 0 ? code : -EOPNOTSUPP;
-    cleanup(wfs_distinct_done) struct wfs_distinct distinct;
-    code = wfs_distinct_init(io, &distinct, numbers.tensor, NULL);
-    struct oddity oddity = {.distinct = &distinct};
-    const struct wfs_parts parts = {.n_elems = wfs_distinct_count(&distinct),
-                                    .n_part = wfs_tensor_part_elems(&distinct.tensor),
-                                    .n_result = sizeof(struct wfs_odd),
-                                    .make = make_odd,
-                                    .take = take_odd,
-                                    .ctx = &oddity};
-    code = code < 0 ? code : wfs_parts_run(io, &parts);
+    cleanup(elements_done) struct elements elements;
+    struct oddity oddity = {.distinct = &elements.distinct};
+    int code = elements_init(io, &elements, tensor, true);
+    if (code == 0)
+        code = work_on(io, &elements.distinct, sizeof(struct wfs_odd), make_odd, take_odd, &oddity);
     *ret = oddity.odd;
-    ret->n_elems *= distinct.n_times;
-    ret->n_nan *= distinct.n_times;
-    ret->n_inf *= distinct.n_times;
+    ret->n_elems *= elements.distinct.n_times;
+    ret->n_nan *= elements.distinct.n_times;
+    ret->n_inf *= elements.distinct.n_times;
     return code;
 }
 
