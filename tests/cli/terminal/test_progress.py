@@ -42,7 +42,7 @@ def test_long_work_is_shown(large, folder, work, columns):
     other = st.write(folder / 'other.safetensors', {key: value for key, value in st.read(large).tensors.items() if key != 'w5'})
     names = {'A': large, 'B': other, 'OUT': folder / 'out.safetensors'}
     screen = terminal.screen(*[names.get(word, word) for word in WORK[work]], columns=columns, code=None, NO_COLOR='1', LD_PRELOAD=str(SLOW),
-                             SLOW_MS='100' if work == 'shown' else '60' if work == 'casts' else '30')
+                             SLOW_MS='300' if work == 'shown' else '100' if work == 'values' else '60' if work == 'casts' else '30')
     frames = [frame for frame in frames_of(screen.raw) if not frame.startswith('opening')]
     assert screen.code == (1 if work == 'comparing' else 0) and frames, screen.raw
     assert all(frame.startswith(WORDS.get(work, work)) and terminal.width(frame) < columns for frame in frames)
@@ -71,7 +71,7 @@ def test_opening_is_shown(folder):
 def test_the_line_is_erased_before_another_is_printed(large, folder):
     """check prints a line for a tensor with NaN while it goes on."""
     other = st.write(folder / 'other.safetensors', {key: ('F32', [1 << 16], b'\xff' * (4 << 16)) for key in st.read(large).tensors})
-    screen = terminal.screen('check', '--values', other, code=1, columns=200, NO_COLOR='1', LD_PRELOAD=str(SLOW), SLOW_MS='30')
+    screen = terminal.screen('check', '--values', other, code=1, columns=200, NO_COLOR='1', LD_PRELOAD=str(SLOW), SLOW_MS='80')
     assert frames_of(screen.raw)
     for line in screen.raw.split('\n')[:-1]:
         assert re.match(r'(.*\r\033\[K)?(medium: tensor)[^\r]*\r$', line, re.DOTALL), repr(line)
@@ -114,7 +114,7 @@ def test_short_work_shows_nothing(folder):
                          ids=lambda words: words[0])
 def test_json_is_whole_on_a_terminal_where_progress_is_drawn(large, folder, words):
     operands = [large, *(['w3'] if words[0] == 'show' else [st.write(folder / 'b', {'w0': ('F32', [1], bytes(4))})] if words[0] == 'diff' else [])]
-    screen = terminal.screen(*words, *operands, code=None, LD_PRELOAD=str(SLOW), SLOW_MS='600' if words[0] in ('ls', 'diff') else '80')
+    screen = terminal.screen(*words, *operands, code=None, LD_PRELOAD=str(SLOW), SLOW_MS='600' if words[0] in ('ls', 'diff') else '300' if words[0] == 'show' else '80')
     assert '\r\033[K' in screen.raw and screen.text != screen.raw
     assert json.loads(screen.text) == json.loads(weightfs(*words, *operands, code=screen.code).stdout)
 
