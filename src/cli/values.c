@@ -138,46 +138,7 @@ uint64_t values_n_elems(const struct wfs_tensor *tensor)
 
 /* ---- all elements ---- */
 
-/* Gets n elements as numbers, from the distinct element with that index on. */
-typedef void (*values_visit)(void *ctx, const double *numbers, size_t n,
-                             const struct wfs_distinct *distinct, uint64_t index);
-
 enum { N_DECODED = 2048 }; /* elements at a time: whole groups of every dtype */
-
-struct scan {
-    const struct wfs_distinct *distinct;
-    values_visit visit;
-    void *ctx;
-};
-
-static int decode_piece(void *ctx, const void *bytes, size_t n, uint64_t first)
-{
-    const struct scan *scan = ctx;
-    const enum wfs_dtype dtype = (enum wfs_dtype)scan->distinct->tensor.dtype;
-    double numbers[N_DECODED];
-    for (size_t i = 0; i < n; i += N_DECODED) {
-        const size_t n_now = n - i < N_DECODED ? n - i : N_DECODED;
-        wfs_dtype_decode(dtype, (const char *)bytes + i / 8 * wfs_dtype_bits(dtype), n_now,
-                         numbers);
-        scan->visit(scan->ctx, numbers, n_now, scan->distinct, first + i);
-    }
-    return 0;
-}
-
-/* Calls visit for the distinct elements of a tensor of numbers. -EIO, -ENOMEM. */
-static int scan_all(const struct wfs_io *io, const struct wfs_tensor *tensor, values_visit visit,
-                    void *ctx)
-{
-    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
-    cleanup(wfs_distinct_done) struct wfs_distinct distinct = {0};
-    int code = wfs_numbers_init(&numbers, tensor);
-    if (code == 0)
-        code = wfs_distinct_init(io, &distinct, numbers.tensor, NULL);
-    struct scan scan = {&distinct, visit, ctx};
-    return code < 0 ? code
-                    : wfs_tensor_scan(io, &distinct.tensor, 0, wfs_distinct_count(&distinct),
-                                      decode_piece, &scan);
-}
 
 bool values_is_nan(const double *parts, size_t n)
 {
@@ -342,6 +303,7 @@ struct search {
 };
 
 struct percentiles {
+    const struct wfs_distinct *distinct;
     struct search searches[PERCENTILES_N]; /* in order */
     uint64_t fronts[PERCENTILES_N];        /* of the tables, in order */
     size_t n_tables;
@@ -392,22 +354,72 @@ static double decode_number(uint64_t bits, bool single)
 
 /* ---- passes ---- */
 
-static void count(void *ctx, const double *numbers, size_t n, const struct wfs_distinct *distinct,
-                  uint64_t index)
+struct counting {
+    const struct percentiles *percentiles;
+    uint64_t (*tables)[N_COUNTS]; /* of a part of the elements */
+};
+
+static void count(const struct counting *counting, double number, uint64_t n_times)
 {
-    struct percentiles *percentiles = ctx;
+    const struct percentiles *percentiles = counting->percentiles;
     const unsigned n_front = percentiles->n_known * N_DIGIT;
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(numbers[i]))
-            continue;
-        const uint64_t key = encode_number(numbers[i], percentiles->is_single);
-        const uint64_t front = n_front == 0 ? 0 : key >> (64 - n_front);
-        for (size_t t = 0; t < percentiles->n_tables; t++) {
-            if (percentiles->fronts[t] == front)
-                percentiles->tables[t][key << n_front >> (64 - N_DIGIT)] +=
-                    wfs_distinct_times(distinct, index + i);
-        }
+    if (!isfinite(number))
+        return;
+    const uint64_t key = encode_number(number, percentiles->is_single);
+    const uint64_t front = n_front == 0 ? 0 : key >> (64 - n_front);
+    for (size_t t = 0; t < percentiles->n_tables; t++) {
+        if (percentiles->fronts[t] == front)
+            counting->tables[t][key << n_front >> (64 - N_DIGIT)] += n_times;
     }
+}
+
+static int count_piece(void *ctx, const void *bytes, size_t n, uint64_t first)
+{
+    const struct counting *counting = ctx;
+    const struct wfs_distinct *distinct = counting->percentiles->distinct;
+    const enum wfs_dtype dtype = (enum wfs_dtype)distinct->tensor.dtype;
+    double numbers[N_DECODED];
+    for (size_t i = 0; i < n; i += N_DECODED) {
+        const size_t n_now = n - i < N_DECODED ? n - i : N_DECODED;
+        wfs_dtype_decode(dtype, (const char *)bytes + i / 8 * wfs_dtype_bits(dtype), n_now,
+                         numbers);
+        for (size_t k = 0; k < n_now; k++)
+            count(counting, numbers[k], wfs_distinct_times(distinct, first + i + k));
+    }
+    return 0;
+}
+
+static int count_part(void *ctx, const struct wfs_io *io, uint64_t first, size_t n, void *result)
+{
+    struct counting counting = {ctx, result};
+    return wfs_tensor_scan(io, &counting.percentiles->distinct->tensor, first, n, count_piece,
+                           &counting);
+}
+
+static void add_counts(void *ctx, void *result)
+{
+    const struct percentiles *percentiles = ctx;
+    const uint64_t(*tables)[N_COUNTS] = result;
+    for (size_t t = 0; t < percentiles->n_tables; t++) {
+        for (size_t i = 0; i < N_COUNTS; i++)
+            percentiles->tables[t][i] += tables[t][i];
+    }
+}
+
+/* Few parts, since each has tables of its own. */
+static int count_all(const struct wfs_io *io, struct percentiles *percentiles)
+{
+    enum { N_PARTS = 4 };
+    const struct wfs_distinct *distinct = percentiles->distinct;
+    struct wfs_parts parts = {.n_elems = wfs_distinct_count(distinct),
+                              .n_part = wfs_tensor_part_elems(&distinct->tensor),
+                              .n_result = percentiles->n_tables * sizeof(*percentiles->tables),
+                              .make = count_part,
+                              .take = add_counts,
+                              .ctx = percentiles};
+    while (parts.n_part < parts.n_elems / N_PARTS)
+        parts.n_part *= 2;
+    return wfs_parts_run(io, &parts);
 }
 
 /* Gives each search a table, the same to those that are equal so far. */
@@ -436,28 +448,29 @@ static void take_digit(const struct percentiles *percentiles, struct search *sea
 int percentiles_find(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t n_finite,
                      double ret[PERCENTILES_N])
 {
-    struct percentiles percentiles = {.n_passes = percentiles_n_passes(tensor),
+    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
+    cleanup(wfs_distinct_done) struct wfs_distinct distinct = {0};
+    struct percentiles percentiles = {.distinct = &distinct,
+                                      .n_passes = percentiles_n_passes(tensor),
                                       .is_single = is_single(tensor)};
     autofree void *tables = malloc(PERCENTILES_N * sizeof(*percentiles.tables));
     percentiles.tables = tables;
-    if (tables == NULL)
-        return -ENOMEM;
+    int code = tables == NULL ? -ENOMEM : wfs_numbers_init(&numbers, tensor);
+    code = code < 0 ? code : wfs_distinct_init(io, &distinct, numbers.tensor, NULL);
     for (size_t i = 0; i < PERCENTILES_N; i++) {
         const uint64_t rank = percentiles_ranks[i];
         const uint64_t n_until = n_finite / 100 * rank + (n_finite % 100 * rank + 99) / 100;
         percentiles.searches[i].n_before = n_until - 1;
     }
-    for (; percentiles.n_known < percentiles.n_passes; percentiles.n_known++) {
+    for (; code == 0 && percentiles.n_known < percentiles.n_passes; percentiles.n_known++) {
         assign_tables(&percentiles);
-        const int code = scan_all(io, tensor, count, &percentiles);
-        if (code < 0)
-            return code;
-        for (size_t i = 0; i < PERCENTILES_N; i++)
+        code = count_all(io, &percentiles);
+        for (size_t i = 0; i < PERCENTILES_N && code == 0; i++)
             take_digit(&percentiles, &percentiles.searches[i]);
     }
     for (size_t i = 0; i < PERCENTILES_N; i++)
         ret[i] =
             decode_number(percentiles.searches[i].front << (64 - percentiles.n_known * N_DIGIT),
                           percentiles.is_single);
-    return 0;
+    return code;
 }

@@ -113,7 +113,7 @@ def test_one_processor_and_all_print_the_same(folder):
     a = write(folder / 'a.safetensors', array, 'F32')
     b = write(folder / 'b.safetensors', other, 'F32')
     for command in (['show', '--json', a, 'w'], ['show', a], ['diff', '--long', a, b], ['diff', '--json', a, b], ['sum', a], ['check', '--values', '--json', a],
-                    ['show', '--contiguous=off', '--json', a, 'w']):
+                    ['show', '--percentiles', '--json', a, 'w']):
         outputs = {subprocess.run([*prefix, *program.COMMAND, *command], stdout=subprocess.PIPE).stdout for prefix in (['taskset', '-c', '0'], [])}
         assert len(outputs) == 1, command
 
