@@ -23,7 +23,7 @@ NUMBERS = EACH + "print(key, t.min(), t.max(), t.mean(dtype='f8'), t.std(dtype='
 EQUAL = (TORCH + "a, b = (__import__('safetensors').safe_open(path, 'pt') for path in (source, out))\n"
          "print([key for key in a.keys() if not torch.equal(a.get_tensor(key), b.get_tensor(key))])")
 
-DISK = "limited by the disk: the output is synced, and both write as much"
+DISK = "the disk, which is never more than 64 MiB behind, so that an interrupted job ends soon; and the output is read back"
 PROMISE = "the output is read back and compared before it gets its name"
 LAYER = "layers.7."
 
