@@ -161,10 +161,13 @@ const char *wfs_tensor_trouble(const struct wfs_tensor *tensor);
  * NULL. */
 const char *wfs_tensor_attr(const struct wfs_tensor *tensor, const char *name);
 
-/* Returns the path of the file that has the bytes of the tensor as they are, in one piece, and
- * where they begin in it; NULL: they lie otherwise, or on the network. */
+/*
+ * Returns the path of the file that has the bytes of the tensor as they are, in one piece, where
+ * they begin in it, and its descriptor, which is borrowed and stays the same file whatever has the
+ * path; NULL: they lie otherwise, or on the network. ret_fd may be NULL.
+ */
 const char *wfs_tensor_file(const struct wfs_checkpoint *checkpoint,
-                            const struct wfs_tensor *tensor, uint64_t *ret_offset);
+                            const struct wfs_tensor *tensor, uint64_t *ret_offset, int *ret_fd);
 
 /* Finds the fewest elements of a dtype that fill whole bytes: 1 and 2 for "BF16", 2 and 1 for "F4",
  * 32 and 18 for "Q4_0". -EINVAL: no dtype has that name, which may be spelled as PyTorch does. */
@@ -275,13 +278,17 @@ int wfs_edits_list(const struct wfs_edits *edits, char **out, struct wfs_error *
  * stays until the new file is complete and durable. The format follows from the name of the target.
  * Options are those of outputs, which `weightfs convert --help` lists: "format=NAME", "overwrite",
  * "backup", "max_shard_size=5GB", "ties=drop", "values=metadata", "safe", "large". The target may
- * be the source, with "overwrite"; the checkpoint goes on showing what it was opened with only
- * until it is read again: close it then. *ret_json, which may be NULL, is an object with "output",
- * "format", "tensors", "files", "bytes" and "left_out", a list of "kind", "name" and "why".
+ * be the source, with "overwrite": the checkpoint goes on showing what it was opened with.
+ * *ret_json, which may be NULL, is an object with "output", "format", "tensors", "files", "bytes"
+ * and "left_out", a list of "kind", "name" and "why".
  */
 int wfs_checkpoint_save(const struct wfs_checkpoint *checkpoint, const struct wfs_edits *edits,
                         const char *target, const struct wfs_options *options, char **ret_json,
                         struct wfs_error *err);
+
+/* Opens a source and saves it: options are those of wfs_open and of wfs_checkpoint_save. */
+int wfs_convert(const char *source, const char *target, const struct wfs_options *options,
+                char **ret_json, struct wfs_error *err);
 
 /* Writes the edits to a patch file (docs/formats/patch.md), for `weightfs patch apply`. */
 int wfs_edits_save(const struct wfs_edits *edits, const char *target,

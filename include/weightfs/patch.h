@@ -74,6 +74,16 @@ int wfs_patch_add_npy(struct wfs_patch *patch, const struct wfs_catalog *of, con
 int wfs_patch_replace_npy(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
                           const char *path, struct wfs_error *err);
 
+/* Gives a tensor, and with it its place in the output, another key. Other edits may name it by
+ * either key. */
+int wfs_patch_rename(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                     const char *new_key, struct wfs_error *err);
+
+/* Adds a tensor, or replaces the content, dtype and shape of one that exists, by those of another
+ * tensor, whose source and strides are borrowed. */
+int wfs_patch_put(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                  const struct wfs_tensor *content, struct wfs_error *err);
+
 /* Sets "dtype", "shape" or "param_id" of a tensor that exists or was added. */
 int wfs_patch_set(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
                   const char *name, const char *value, struct wfs_error *err);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * weightfs convert, edit and patch: a checkpoint written as a new file or set, as it is or with
- * edits. What may be replaced is decided before the source is read; what cannot be stored before
- * the target is written.
+ * edits.
  */
 #include "cli/args.h"
 #include "cli/input.h"
@@ -13,6 +12,7 @@
 #include "program/commit.h"
 #include "program/destination.h"
 #include "program/print.h"
+#include "program/saving.h"
 #include "program/suggestion.h"
 
 #include <weightfs/cleanup.h>
@@ -46,74 +46,11 @@ struct conversion_request {
 };
 
 struct conversion {
-    const char *source;
-    const char *target;    /* the file, or the index of several */
-    const char *directory; /* of the set, to be created where it is missing; NULL: none */
-    struct destination destination;
-    struct commit commit;
-    struct wfs_save_options save;
+    struct saving saving;
     struct progress progress;
     struct team team;
     struct strbuf dangers; /* a line for each */
-    bool keeps_format;     /* it is that of the source, once that is loaded */
 };
-
-/* ---- where it goes ---- */
-
-/* Finds what is at the target, and whether it is what the source is loaded from. Returns NULL where
- * nothing is. */
-static const struct stat *look_at(struct conversion *conversion, const char *path, struct stat *st)
-{
-    struct stat own;
-    autofree char *source = wfs_source_file(conversion->source, false);
-    if (stat(path, st) < 0)
-        return NULL;
-    conversion->destination.is_source = source != NULL && stat(source, &own) == 0 &&
-                                        own.st_dev == st->st_dev && own.st_ino == st->st_ino;
-    return st;
-}
-
-/* An edited file that replaces itself keeps its format, whatever its name is. */
-static enum exit_code choose_format(struct conversion *conversion, struct wfs_error *err)
-{
-    struct stat st;
-    struct destination *destination = &conversion->destination;
-    const char *source = strcmp(conversion->source, "-") == 0 ? "" : conversion->source;
-    enum exit_code exit_code = destination_find(destination, source, err);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    conversion->keeps_format =
-        conversion->keeps_format && destination->index == NULL && destination->format == NULL &&
-        look_at(conversion, destination->typed, &st) != NULL && destination->is_source;
-    if (conversion->keeps_format)
-        return EXIT_DONE;
-    exit_code = destination_choose_format(destination, false, err);
-    if (exit_code == EXIT_DONE)
-        exit_code = destination_check_options(destination, err);
-    return exit_code;
-}
-
-/* What goes wrong before the source is read. */
-static enum exit_code choose_target(struct conversion *conversion, struct wfs_error *err)
-{
-    struct stat st;
-    struct destination *destination = &conversion->destination;
-    enum exit_code exit_code = choose_format(conversion, err);
-    if (exit_code == EXIT_DONE)
-        exit_code = destination_check_size(destination, err);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    if (destination->index != NULL) {
-        conversion->target = destination->index;
-        if (wfs_output_is_directory(destination->typed, destination->format))
-            conversion->directory = destination->typed;
-    }
-    exit_code = destination_check_links(destination, conversion->target, err);
-    return exit_code != EXIT_DONE
-               ? exit_code
-               : destination_choose_replacement(destination,
-                                                look_at(conversion, conversion->target, &st), err);
-}
 
 /* ---- writing ---- */
 
@@ -125,7 +62,7 @@ static enum exit_code save_error(const struct conversion *conversion,
     if (err->code == EIO && wfs_catalog_check_sources(catalog, &changed) < 0)
         return print_error(EXIT_DAMAGED, wfs_catalog_source_path(catalog, changed), "%s",
                            err->text);
-    return print_error(EXIT_OUTPUT, conversion->target, "%s", err->text);
+    return print_error(EXIT_OUTPUT, conversion->saving.target, "%s", err->text);
 }
 
 static int step(void *ctx, uint64_t n_done, uint64_t n_total)
@@ -137,48 +74,35 @@ static int step(void *ctx, uint64_t n_done, uint64_t n_total)
 static void note_danger(void *ctx, const char *text)
 {
     struct conversion *conversion = ctx;
-    strbuf_printf(&conversion->dangers, "weightfs: %s: %s\n", wfs_quote(conversion->target).text,
-                  text);
+    strbuf_printf(&conversion->dangers, "weightfs: %s: %s\n",
+                  wfs_quote(conversion->saving.target).text, text);
 }
 
-static int write_target(struct conversion *conversion, const struct wfs_catalog *catalog,
-                        struct wfs_error *err)
-{
-    conversion->save.progress = step;
-    conversion->save.danger = note_danger;
-    conversion->save.abandon = progress_abandon;
-    conversion->save.ctx = conversion;
-    return commit_save(&conversion->commit, conversion->target, &conversion->save, NULL, err);
-}
-
-/*
- * Creates the directory of a set where its name ends with a slash. One that stays empty goes again,
- * also when a signal ends the program.
- */
+/* A directory that was created goes again also when a signal ends the program. */
 static enum exit_code save(struct conversion *conversion, const struct wfs_catalog *catalog,
-                           struct wfs_catalog *written)
+                           struct wfs_catalog *written, const struct wfs_access *access)
 {
     struct wfs_error err = {0};
-    const char *directory = conversion->directory;
-    conversion->commit.catalog = written;
-    conversion->commit.fit_options.is_set = conversion->destination.index != NULL;
-    if (commit_plan(&conversion->commit, &err) < 0)
+    struct wfs_save_options *options = &conversion->saving.save;
+    if (saving_plan(&conversion->saving, written, access, &err) < 0)
         return save_error(conversion, catalog, &err);
+    options->progress = step;
+    options->danger = note_danger;
+    options->abandon = progress_abandon;
+    options->ctx = conversion;
     progress_start(&conversion->progress, "writing", 0);
     progress_hold_signals(&conversion->progress);
     team_start(&conversion->team);
-    conversion->save.team = &conversion->team.team;
-    const bool is_new = directory != NULL && mkdir(directory, 0777) == 0;
-    const int made = directory == NULL || is_new || errno == EEXIST ? 0 : -errno;
-    const int code = made < 0 ? made : write_target(conversion, catalog, &err);
-    if (is_new && code < 0)
-        rmdir(directory);
+    options->team = &conversion->team.team;
+    const int code = saving_write(&conversion->saving, &err);
     team_end(&conversion->team);
     progress_end(&conversion->progress);
-    if (made < 0)
-        return print_error(EXIT_OUTPUT, directory, "cannot create the directory: %s",
-                           strerror(-made));
     return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
+}
+
+static void print_left_out(void *ctx, const char *line)
+{
+    puts(line);
 }
 
 static void print_notice(const struct wfs_report *report)
@@ -199,77 +123,48 @@ static enum exit_code load(const struct conversion_request *request, struct wfs_
                : request->change(request->ctx, *loaded, changed);
 }
 
-/* What goes wrong once the source is known. No file that is read may be replaced by the backup. */
-static enum exit_code check_source(struct conversion *conversion,
-                                   const struct conversion_request *request,
-                                   const struct wfs_catalog *catalog, struct wfs_error *err)
-{
-    const struct wfs_format *format = wfs_catalog_format(catalog);
-    if (conversion->keeps_format && !wfs_format_can_write(format)) {
-        wfs_fail(err, EINVAL, "%s is only read: use --format and another name", format->title);
-        return EXIT_OUTPUT;
-    }
-    if (conversion->keeps_format)
-        conversion->destination.format = format;
-    const enum exit_code exit_code =
-        destination_check_backup(&conversion->destination, conversion->target, catalog, err);
-    return exit_code != EXIT_DONE || request->file == NULL
-               ? exit_code
-               : destination_check_backup(&conversion->destination, conversion->target,
-                                          request->file, err);
-}
-
 static void conversion_done(struct conversion *conversion)
 {
     strbuf_done(&conversion->dangers);
-    commit_done(&conversion->commit);
-    destination_done(&conversion->destination);
+    saving_done(&conversion->saving);
 }
 
 /* A mistake about the file is printed behind its path. */
 static enum exit_code refuse(const struct conversion *conversion, enum exit_code exit_code,
                              const struct wfs_error *err)
 {
-    return print_error(exit_code, exit_code == EXIT_OUTPUT ? conversion->target : NULL, "%s",
+    return print_error(exit_code, exit_code == EXIT_OUTPUT ? conversion->saving.target : NULL, "%s",
                        err->text);
 }
 
 /* Loads, changes and saves; prints what is left out, or a line about what went wrong. */
 static enum exit_code conversion_run(const struct conversion_request *request)
 {
-    const struct settings *settings = &request->args->settings;
     auto_catalog struct wfs_catalog *catalog = NULL;
     auto_report struct wfs_report *report = NULL;
     auto_catalog struct wfs_catalog *changed = NULL;
     struct wfs_error err = {0};
     cleanup(conversion_done) struct conversion conversion = {
-        .source = request->source,
-        .target = request->target,
-        .destination = {.typed = request->target, .settings = settings},
-        .keeps_format = request->change != NULL,
-        .commit = {.max_shard = settings->max_shard,
-                   .fit_options = settings->fit,
-                   .large_option = settings->allows_large ? NULL : "--large"},
-    };
-    enum exit_code exit_code = choose_target(&conversion, &err);
+        .saving = {.source = request->source,
+                   .destination = {.typed = request->target, .settings = &request->args->settings},
+                   .keeps_format = request->change != NULL}};
+    enum exit_code exit_code = saving_choose(&conversion.saving, &err);
     if (exit_code != EXIT_DONE)
         return refuse(&conversion, exit_code, &err);
     exit_code = load(request, &catalog, &report, &changed);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    exit_code = check_source(&conversion, request, catalog, &err);
+    exit_code = saving_check(&conversion.saving, catalog, request->file, &err);
     if (exit_code != EXIT_DONE)
         return refuse(&conversion, exit_code, &err);
-    conversion.commit.format = conversion.destination.format;
-    conversion.save = destination_save_options(&conversion.destination);
-    conversion.save.access = wfs_catalog_access(catalog);
+    struct wfs_access access = wfs_catalog_access(catalog);
     if (request->access != NULL)
-        wfs_access_merge(&conversion.save.access, request->access);
-    exit_code = save(&conversion, catalog, changed != NULL ? changed : catalog);
+        wfs_access_merge(&access, request->access);
+    exit_code = save(&conversion, catalog, changed != NULL ? changed : catalog, &access);
     if (exit_code != EXIT_DONE)
         return exit_code;
     print_notice(report);
-    commit_print_fit(&conversion.commit);
+    commit_each_left_out(&conversion.saving.commit, print_left_out, NULL);
     fputs(conversion.dangers.bytes != NULL ? conversion.dangers.bytes : "", stderr);
     return EXIT_DONE;
 }

@@ -34,7 +34,10 @@ static void requests_free(struct patch_requests *requests)
         return;
     for (unsigned kind = 0; kind < PATCH_N_KINDS; kind++) {
         patch_keys_done(&requests->keys[kind]);
-        text_index_done(&requests->edited[kind]);
+        text_index_done(&requests->made[kind].keys);
+        text_index_done(&requests->taken[kind].keys);
+        free(requests->made[kind].edits);
+        free(requests->taken[kind].edits);
     }
     meta_index_done(&requests->metas);
     text_index_done(&requests->edited_metas);

@@ -142,7 +142,12 @@ struct patch_requests {
     const struct wfs_catalog *of;
     struct patch_keys keys[PATCH_N_KINDS];
     struct meta_index metas;
-    struct text_index edited[PATCH_N_KINDS]; /* in the order of the edits */
+    /* The edits by the keys that they make, and by those that they take away. */
+    struct patch_named {
+        struct text_index keys;
+        uint32_t *edits; /* of each key; malloc'ed */
+        size_t n_room;
+    } made[PATCH_N_KINDS], taken[PATCH_N_KINDS];
     struct text_index edited_metas;
 };
 

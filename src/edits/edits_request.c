@@ -2,6 +2,7 @@
 /*
  * Edits that a user asks for one by one, of a checkpoint that is loaded.
  */
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/patch.h>
 #include <weightfs/value.h>
@@ -46,26 +47,50 @@ static const struct wfs_tensor *find_tensor(const struct wfs_patch *patch, const
     return i == SIZE_MAX ? NULL : wfs_catalog_tensor(keys->catalog, i);
 }
 
-/* Returns the edit that has the key as its result, or that is of what has it; NULL: none. */
-static struct patch_edit *find_edit(struct wfs_patch *patch, unsigned kind, const char *key)
+static struct patch_edit *find_named(struct wfs_patch *patch, unsigned kind,
+                                     const struct patch_named *named, const char *key)
 {
-    const uint32_t i = text_index_find(&patch->requests->edited[kind], key, strlen(key));
-    return i == TEXT_INDEX_NONE ? NULL : &patch->edits[kind].items[i];
+    const uint32_t i = text_index_find(&named->keys, key, strlen(key));
+    return i == TEXT_INDEX_NONE ? NULL : &patch->edits[kind].items[named->edits[i]];
+}
+
+/* Returns the edit whose result has the key; NULL: none. */
+static struct patch_edit *find_made(struct wfs_patch *patch, unsigned kind, const char *key)
+{
+    return find_named(patch, kind, &patch->requests->made[kind], key);
+}
+
+/* Returns the edit that removes what has the key, or gives it another one; NULL: none. */
+static struct patch_edit *find_taken(struct wfs_patch *patch, unsigned kind, const char *key)
+{
+    return find_named(patch, kind, &patch->requests->taken[kind], key);
+}
+
+/* The key is not in the list yet. */
+static int add_named(struct patch_named *named, const char *key, size_t edit)
+{
+    uint32_t i;
+    if (text_index_add(&named->keys, key, strlen(key), &i) < 0 ||
+        array_reserve(&named->edits, sizeof(*named->edits), i, 1, &named->n_room) < 0)
+        return -ENOMEM;
+    named->edits[i] = (uint32_t)edit;
+    return 0;
 }
 
 /* Adds an edit that makes `to` of `from`. NULL, and a message, when out of memory. */
 static struct patch_edit *add_edit(struct wfs_patch *patch, unsigned kind, const char *from,
                                    const char *to, struct wfs_error *err)
 {
+    const size_t n = patch->edits[kind].n_items;
+    struct patch_requests *requests = patch->requests;
     const char *from_copy = from == NULL ? NULL : copy_text(patch, from);
     const char *to_copy = to == NULL ? NULL : copy_text(patch, to);
-    const bool has_memory = (from == NULL || from_copy != NULL) && (to == NULL || to_copy != NULL);
-    const char *key = to_copy != NULL ? to_copy : from_copy;
-    uint32_t number;
-    struct patch_edit *edit =
-        has_memory && text_index_add(&patch->requests->edited[kind], key, strlen(key), &number) == 0
-            ? patch_add(patch, kind)
-            : NULL;
+    int code = (from != NULL && from_copy == NULL) || (to != NULL && to_copy == NULL) ? -ENOMEM : 0;
+    if (code == 0 && to != NULL)
+        code = add_named(&requests->made[kind], to_copy, n);
+    if (code == 0 && from != NULL && (to == NULL || strcmp(from, to) != 0))
+        code = add_named(&requests->taken[kind], from_copy, n);
+    struct patch_edit *edit = code == 0 ? patch_add(patch, kind) : NULL;
     if (edit == NULL) {
         wfs_fail_memory(err);
         return NULL;
@@ -85,7 +110,37 @@ static int fail_missing(const char *what, const char *key, struct wfs_error *err
     return wfs_fail(err, ENOKEY, "no %s '%s'", what, wfs_quote(key).text);
 }
 
-/* ---- removing ---- */
+/* ---- renaming and removing ---- */
+
+static bool is_removed(struct wfs_patch *patch, unsigned kind, const char *key)
+{
+    const struct patch_edit *taken = find_taken(patch, kind, key);
+    return taken != NULL && taken->to == NULL;
+}
+
+/* Returns whether an edit is of what has the key: its content, its description, its key. */
+static bool is_edited(struct wfs_patch *patch, unsigned kind, const char *key)
+{
+    const struct patch_edit *made = find_made(patch, kind, key);
+    return find_taken(patch, kind, key) != NULL ||
+           (made != NULL && made->from != NULL && strcmp(made->from, key) == 0);
+}
+
+int wfs_patch_rename(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                     const char *new_key, struct wfs_error *err)
+{
+    if (begin(patch, of, err) < 0)
+        return -ENOMEM;
+    if (find_tensor(patch, key) == NULL)
+        return fail_missing("tensor", key, err);
+    if (strcmp(key, new_key) == 0)
+        return 0;
+    if (is_edited(patch, PATCH_TENSORS, key))
+        return fail_twice(key, err);
+    if (find_made(patch, PATCH_TENSORS, new_key) != NULL)
+        return fail_twice(new_key, err);
+    return add_edit(patch, PATCH_TENSORS, key, new_key, err) == NULL ? -ENOMEM : 0;
+}
 
 int wfs_patch_remove(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
                      struct wfs_error *err)
@@ -96,13 +151,51 @@ int wfs_patch_remove(struct wfs_patch *patch, const struct wfs_catalog *of, cons
         if (patch_keys_find(&patch->requests->keys[kind], key) == SIZE_MAX)
             continue;
         is_found = true;
-        const struct patch_edit *edit = find_edit(patch, kind, key);
-        if (edit != NULL && edit->to != NULL)
+        if (is_removed(patch, kind, key))
+            continue;
+        if (is_edited(patch, kind, key))
             code = fail_twice(key, err);
-        else if (edit == NULL && add_edit(patch, kind, key, NULL, err) == NULL)
+        else if (add_edit(patch, kind, key, NULL, err) == NULL)
             code = -ENOMEM;
     }
     return code < 0 ? code : is_found;
+}
+
+/* ---- new contents ---- */
+
+/* A tensor that gets another key may get other content, too. */
+static int put(struct wfs_patch *patch, const struct wfs_tensor *base, const char *key,
+               const struct wfs_tensor *tensor, struct wfs_error *err)
+{
+    struct patch_edit *edit = find_made(patch, PATCH_TENSORS, key);
+    const bool is_renaming =
+        edit != NULL && edit->from != NULL && strcmp(edit->from, edit->to) != 0;
+    if (is_removed(patch, PATCH_TENSORS, key) ||
+        (edit != NULL &&
+         (!is_renaming || edit->content != 0 || edit->has_dtype || edit->has_shape)))
+        return fail_twice(key, err);
+    if (edit == NULL)
+        edit = add_edit(patch, PATCH_TENSORS, base == NULL ? NULL : base->key, key, err);
+    if (edit == NULL || patch_add_content(patch, tensor, &edit->content) < 0)
+        return wfs_fail_memory(err);
+    edit->has_dtype = edit->has_shape = true;
+    edit->dtype = tensor->dtype;
+    edit->shape = tensor->shape;
+    return 0;
+}
+
+int wfs_patch_put(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                  const struct wfs_tensor *content, struct wfs_error *err)
+{
+    struct wfs_tensor tensor = {.key = "",
+                                .shape = content->shape,
+                                .n_bytes = content->n_bytes,
+                                .stored = content->stored,
+                                .dtype = content->dtype};
+    if (begin(patch, of, err) < 0 || shape_own(&tensor.shape, &patch->contents->arena) < 0)
+        return wfs_fail_memory(err);
+    const bool is_free = find_taken(patch, PATCH_TENSORS, key) != NULL;
+    return put(patch, is_free ? NULL : find_tensor(patch, key), key, &tensor, err);
 }
 
 /* ---- .npy files ---- */
@@ -194,19 +287,10 @@ static int put_npy(struct wfs_patch *patch, const struct wfs_tensor *base, const
                    const char *path, struct wfs_error *err)
 {
     struct wfs_tensor tensor;
-    if (find_edit(patch, PATCH_TENSORS, key) != NULL)
+    if (is_removed(patch, PATCH_TENSORS, key) || find_made(patch, PATCH_TENSORS, key) != NULL)
         return fail_twice(key, err);
     const int code = read_npy(patch, base, path, &tensor, err);
-    if (code < 0)
-        return code;
-    struct patch_edit *edit =
-        add_edit(patch, PATCH_TENSORS, base == NULL ? NULL : base->key, key, err);
-    if (edit == NULL || patch_add_content(patch, &tensor, &edit->content) < 0)
-        return wfs_fail_memory(err);
-    edit->has_dtype = edit->has_shape = true;
-    edit->dtype = tensor.dtype;
-    edit->shape = tensor.shape;
-    return 0;
+    return code < 0 ? code : put(patch, base, key, &tensor, err);
 }
 
 int wfs_patch_add_npy(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
@@ -235,7 +319,9 @@ int wfs_patch_replace_npy(struct wfs_patch *patch, const struct wfs_catalog *of,
 static int find_described(struct wfs_patch *patch, const char *key, struct patch_edit **ret,
                           struct wfs_error *err)
 {
-    struct patch_edit *edit = find_edit(patch, PATCH_TENSORS, key);
+    struct patch_edit *edit = find_made(patch, PATCH_TENSORS, key);
+    if (edit == NULL)
+        edit = find_taken(patch, PATCH_TENSORS, key);
     if (edit != NULL && edit->to == NULL)
         return fail_twice(key, err);
     if (edit == NULL && find_tensor(patch, key) == NULL)
@@ -326,7 +412,7 @@ int wfs_patch_set_value(struct wfs_patch *patch, const struct wfs_catalog *of, c
     const char *text = copy_text(patch, json);
     if (begin(patch, of, err) < 0)
         return -ENOMEM;
-    if (find_edit(patch, PATCH_VALUES, name) != NULL)
+    if (is_removed(patch, PATCH_VALUES, name) || find_made(patch, PATCH_VALUES, name) != NULL)
         return fail_twice(name, err);
     const bool exists = patch_keys_find(&patch->requests->keys[PATCH_VALUES], name) != SIZE_MAX;
     struct patch_edit *edit = add_edit(patch, PATCH_VALUES, exists ? name : NULL, name, err);

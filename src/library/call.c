@@ -4,8 +4,6 @@
  */
 #include "library/call.h"
 
-#include <weightfs/strbuf.h>
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,6 +28,16 @@ int call_fail(struct wfs_error *err, const char *path, const struct wfs_error *w
     return name.has_failed
                ? wfs_fail_memory(err)
                : wfs_fail(err, what->code, "%s%s", path != NULL ? name.bytes : "", what->text);
+}
+
+int call_text(struct strbuf *text, char **out, struct wfs_error *err)
+{
+    if (text->has_failed) {
+        strbuf_done(text);
+        return wfs_fail_memory(err);
+    }
+    *out = text->bytes;
+    return 0;
 }
 
 int call_step(const struct call *call, uint64_t n_done, uint64_t n_total)

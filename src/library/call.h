@@ -11,6 +11,7 @@
 #include <weightfs.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/interruption.h>
+#include <weightfs/strbuf.h>
 #include <weightfs/view.h>
 
 enum call_subject { CALL_SOURCE = 1, CALL_OUTPUT = 2 };
@@ -40,6 +41,9 @@ int call_step(const struct call *call, uint64_t n_done, uint64_t n_total);
 /* Gives a line to the notice callback. */
 void call_notice(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Hands a text over to the caller, who frees it, or reports that memory ran out. */
+int call_text(struct strbuf *text, char **out, struct wfs_error *err);
 
 /* Reports what went wrong with a file: "FILE: text". path NULL: as it is. */
 int call_fail(struct wfs_error *err, const char *path, const struct wfs_error *what);

@@ -62,27 +62,36 @@ static void give_notices(const struct call *call, const struct wfs_report *repor
         call_notice(call, "%s: %s", wfs_quote(about).text, text);
 }
 
-/* report borrows from the checkpoint, and may exist beside a failure; NULL: it is not made. */
-static int open_source(const char *source, struct call *call, struct wfs_checkpoint **out,
-                       struct wfs_report **report, struct wfs_error *err)
+int handle_open(const char *source, struct call *call, struct wfs_checkpoint **out,
+                struct wfs_report **report, struct wfs_error *err)
 {
+    struct wfs_report *own = NULL;
     auto_catalog struct wfs_catalog *catalog = NULL;
-    struct checkpoint_failure failure = {0};
     cleanup(hub_copies_done) struct hub_copies copies = {0};
+    struct checkpoint_failure failure = {0};
     struct checkpoint_options options = {.load = call->settings.load, .copies = &copies};
+    const bool is_reported = report != NULL || !wfs_view_is_empty(call->view);
     enum exit_code exit_code =
         checkpoint_connect(source, &call->settings.fetcher, call->view, &options, &failure.err);
     if (exit_code == EXIT_DONE)
-        exit_code = checkpoint_load(source, &options, call->view, &catalog, report, &failure);
+        exit_code = checkpoint_load(source, &options, call->view, &catalog,
+                                    is_reported ? &own : NULL, &failure);
     checkpoint_disconnect(&options);
-    const char *notice = checkpoint_notice(&options, source);
-    if (exit_code == EXIT_DONE && notice != NULL)
-        call_notice(call, "%s", notice);
     if (exit_code != EXIT_DONE) {
         const char *path = failure.path != NULL ? failure.path : source;
         autofree char *shown = url_is(path) ? url_shown(path) : strdup(path);
+        wfs_report_free(steal(&own)); /* borrows from the catalog */
         return call_fail(err, shown, &failure.err);
     }
+    const char *notice = checkpoint_notice(&options, source);
+    if (notice != NULL)
+        call_notice(call, "%s", notice);
+    if (own != NULL)
+        give_notices(call, own);
+    if (report != NULL)
+        *report = steal(&own);
+    else
+        wfs_report_free(steal(&own));
     return make(steal(&catalog), source, out, err);
 }
 
@@ -90,15 +99,8 @@ int wfs_open(const char *source, const struct wfs_options *options, struct wfs_c
              struct wfs_error *err)
 {
     auto_call struct call call;
-    auto_report struct wfs_report *report = NULL;
-    int code = call_init(&call, options, CALL_SOURCE, NULL, err);
-    if (code < 0)
-        return code;
-    const bool has_view = !wfs_view_is_empty(call.view);
-    code = open_source(source, &call, out, has_view ? &report : NULL, err);
-    if (code == 0 && report != NULL)
-        give_notices(&call, report);
-    return code;
+    const int code = call_init(&call, options, CALL_SOURCE, NULL, err);
+    return code < 0 ? code : handle_open(source, &call, out, NULL, err);
 }
 
 int wfs_plan(const char *source, const struct wfs_options *options, char **out,
@@ -106,14 +108,14 @@ int wfs_plan(const char *source, const struct wfs_options *options, char **out,
 {
     auto_call struct call call;
     struct wfs_checkpoint *checkpoint = NULL;
-    auto_report struct wfs_report *report = NULL;
+    struct wfs_report *report = NULL;
     size_t n_bytes;
     int code = call_init(&call, options, CALL_SOURCE, NULL, err);
     if (code == 0)
-        code = open_source(source, &call, &checkpoint, &report, err);
+        code = handle_open(source, &call, &checkpoint, &report, err);
     if (code == 0 && wfs_report_write(report, WFS_REPORT_JSON, out, &n_bytes) < 0)
         code = wfs_fail_memory(err);
-    wfs_report_free(steal(&report)); /* borrows from the checkpoint */
+    wfs_report_free(report); /* borrows from the checkpoint */
     wfs_close(checkpoint);
     return code;
 }
@@ -230,7 +232,7 @@ const char *wfs_tensor_changes(const struct wfs_tensor *tensor)
 }
 
 const char *wfs_tensor_file(const struct wfs_checkpoint *checkpoint,
-                            const struct wfs_tensor *tensor, uint64_t *ret_offset)
+                            const struct wfs_tensor *tensor, uint64_t *ret_offset, int *ret_fd)
 {
     int fd;
     uint64_t offset;
@@ -238,6 +240,8 @@ const char *wfs_tensor_file(const struct wfs_checkpoint *checkpoint,
     if (i < 0 || !wfs_tensor_extent(tensor, &fd, &offset) || fd < 0)
         return NULL;
     *ret_offset = offset;
+    if (ret_fd != NULL)
+        *ret_fd = fd;
     return wfs_catalog_source_path(checkpoint->catalog, (size_t)i);
 }
 

@@ -27,4 +27,12 @@ struct wfs_checkpoint {
     struct handle_index *index;
 };
 
+/*
+ * Opens a source with the settings and the view of a call, and gives its notices. report: gets the
+ * report of the view, which borrows from the checkpoint, and may exist beside a failure; NULL:
+ * nobody asks for it.
+ */
+int handle_open(const char *source, struct call *call, struct wfs_checkpoint **out,
+                struct wfs_report **report, struct wfs_error *err);
+
 #endif

@@ -5,6 +5,8 @@
  */
 #include "program/commit.h"
 
+#include <weightfs/strbuf.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -197,7 +199,12 @@ void commit_summary(const struct commit *commit, char text[COMMIT_TEXT_MAX])
         add_count(text, "; may run code when Python loads it: ", commit->n_dangers, "name");
 }
 
-static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)
+const char *commit_kind_name(enum wfs_fit_kind kind)
+{
+    return kinds[kind].kind;
+}
+
+static void list_left_out(const struct commit *commit, enum wfs_fit_kind kind, struct strbuf *line)
 {
     enum { N_NAMED = 3 };
     const struct wfs_fit *fit = &commit->fit;
@@ -209,32 +216,46 @@ static void print_left_out(const struct commit *commit, enum wfs_fit_kind kind)
         if (fit->items[i].kind != kind)
             continue;
         if (n == 0 && kind == WFS_FIT_VALUE && has_room)
-            fputs("left out, because a new file gets only tensors, numbers and edited values",
-                  stdout);
+            strbuf_puts(line, "left out, because a new file gets only tensors, numbers and edited "
+                              "values");
         else if (n == 0)
-            printf(kinds[kind].reason,
-                   is_set && !format->is_directory ? "a set of files" : format->name);
+            strbuf_printf(line, kinds[kind].reason,
+                          is_set && !format->is_directory ? "a set of files" : format->name);
         if (n < N_NAMED)
-            printf("%s '%s'", n > 0 ? "," : ":", wfs_quote(fit->items[i].name).text);
+            strbuf_printf(line, "%s '%s'", n > 0 ? "," : ":", wfs_quote(fit->items[i].name).text);
         n++;
     }
     if (n > N_NAMED)
-        printf(" and %zu more", n - N_NAMED);
-    if (n > 0)
-        putchar('\n');
+        strbuf_printf(line, " and %zu more", n - N_NAMED);
 }
 
-void commit_print_fit(const struct commit *commit)
+/* Calls visit with a line, if there is one, and empties it. */
+static void give(struct strbuf *line, void (*visit)(void *ctx, const char *line), void *ctx)
 {
-    for (size_t i = 0; i < N_KINDS; i++)
-        print_left_out(commit, (enum wfs_fit_kind)i);
+    if (line->n_bytes > 0 && !line->has_failed)
+        visit(ctx, line->bytes);
+    strbuf_done(line);
+    *line = (struct strbuf){0};
+}
+
+void commit_each_left_out(const struct commit *commit, void (*visit)(void *ctx, const char *line),
+                          void *ctx)
+{
+    struct strbuf line = {0};
+    for (size_t i = 0; i < N_KINDS; i++) {
+        list_left_out(commit, (enum wfs_fit_kind)i, &line);
+        give(&line, visit, ctx);
+    }
     if (commit->fit.n_stored > 0)
-        printf("values stored as metadata: %zu\n", commit->fit.n_stored);
+        strbuf_printf(&line, "values stored as metadata: %zu", commit->fit.n_stored);
+    give(&line, visit, ctx);
     if (commit->fit.kept != NULL)
-        printf("%s\n", commit->fit.kept);
+        strbuf_puts(&line, commit->fit.kept);
+    give(&line, visit, ctx);
     if (commit->fit.needed != NULL)
-        printf(
-            "the output has no value '%s', which readers of %s need: 'weightfs edit --set-value' "
-            "adds it\n",
-            commit->fit.needed, commit->format->title);
+        strbuf_printf(&line,
+                      "the output has no value '%s', which readers of %s need: 'weightfs edit "
+                      "--set-value' adds it",
+                      commit->fit.needed, commit->format->title);
+    give(&line, visit, ctx);
 }

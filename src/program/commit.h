@@ -74,7 +74,12 @@ int commit_report(const struct commit *commit, struct wfs_report *report);
 /* Writes one line for logs: "3 edits: 12 tensors, 4096 bytes; left out: 1 value". */
 void commit_summary(const struct commit *commit, char text[COMMIT_TEXT_MAX]);
 
-/* Prints what is left out to stdout: one line for each kind, with the first names. */
-void commit_print_fit(const struct commit *commit);
+/* Returns the name of a kind of what is left out. */
+const char *commit_kind_name(enum wfs_fit_kind kind);
+
+/* Calls visit with what is left out: one line for each kind, with the first names. Without memory
+ * some are missing. */
+void commit_each_left_out(const struct commit *commit, void (*visit)(void *ctx, const char *line),
+                          void *ctx);
 
 #endif

@@ -6,8 +6,13 @@
 
 #include "program/place.h"
 
+#include <weightfs/cleanup.h>
+#include <weightfs/io.h>
+
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum sentence {
     NO_FORMAT,
@@ -19,37 +24,48 @@ enum sentence {
     IS_TAKEN,
 };
 
-/* The sentence of a verb and of a mount; "%1$s" is the path, or the option. */
+/* The sentence of a verb, of a mount and of a caller; "%1$s" is the path, or the option. */
 static const struct {
     bool is_usage; /* it is about the command line, not about the file */
-    const char *text[2];
+    const char *text[3];
 } sentences[] = {
     [NO_FORMAT] = {true,
                    {"cannot infer the format from the name '%1$s': use --format, or 'NAME/' for a "
                     "directory of shards; known are %2$s",
                     "cannot infer the format from the name '%1$s': use -o format=NAME, or '%1$s/' "
-                    "for a directory of shards"}},
+                    "for a directory of shards",
+                    "cannot infer the format from the name '%1$s': set format, or use 'NAME/' for "
+                    "a directory of shards; known are %2$s"}},
     [NO_FORMAT_OF_SET] =
         {true,
          {"cannot infer the format of '%1$s' from the name of its source: use --format with "
           "%2$s",
           "cannot infer the format of '%1$s' from the name of its source: use -o format=NAME, with "
-          "%2$s"}},
+          "%2$s",
+          "cannot infer the format of '%1$s' from the name of its source: set format to %2$s"}},
     [WRONG_OPTION] = {true,
                       {"--%1$s applies to %2$s files only",
-                       "mount option '%1$s' applies to %2$s files only"}},
+                       "mount option '%1$s' applies to %2$s files only",
+                       "%1$s: applies to %2$s files only"}},
     [WRONG_SIZE] = {true,
                     {"--max-shard-size needs a directory or NAME.index.json as TARGET",
                      "mount option 'max_shard_size' needs an output that is a directory or "
-                     "NAME.index.json"}},
-    [PLANTED] = {false, {"cannot be used: " PLACE_PLANTED, "cannot use '%1$s': " PLACE_PLANTED}},
-    [IS_SOURCE] = {false, {"would overwrite the source (use --overwrite to do that)"}},
-    [IS_TAKEN] = {false, {"already exists (use --overwrite to replace it)"}},
+                     "NAME.index.json",
+                     "max_shard_size: needs a directory or NAME.index.json as target"}},
+    [PLANTED] = {false,
+                 {"cannot be used: " PLACE_PLANTED, "cannot use '%1$s': " PLACE_PLANTED,
+                  "cannot be used: " PLACE_PLANTED}},
+    [IS_SOURCE] = {false,
+                   {"would overwrite the source (use --overwrite to do that)", NULL,
+                    "would overwrite the source (set overwrite to do that)"}},
+    [IS_TAKEN] = {false,
+                  {"already exists (use --overwrite to replace it)", NULL,
+                   "already exists (set overwrite to replace it)"}},
 };
 
 static enum exit_code exit_of_file(const struct destination *destination)
 {
-    return destination->speaker == DESTINATION_OF_VERB ? EXIT_OUTPUT : EXIT_MOUNT;
+    return destination->speaker == DESTINATION_OF_MOUNT ? EXIT_MOUNT : EXIT_OUTPUT;
 }
 
 static enum exit_code fail(const struct destination *destination, enum sentence sentence,
@@ -152,15 +168,23 @@ enum exit_code destination_check_backup(const struct destination *destination, c
     struct wfs_error own = {0};
     if (wfs_catalog_check_backup(read, path, &destination->backup, &own) == 0)
         return EXIT_DONE;
-    if (destination->speaker == DESTINATION_OF_VERB)
+    if (destination->speaker != DESTINATION_OF_MOUNT)
         *err = own;
     else
         wfs_fail(err, EINVAL, "cannot use output '%s': %s", wfs_quote(path).text, own.text);
     return exit_of_file(destination);
 }
 
+/* Other threads would see another mask if it was set to be found out. */
 mode_t destination_mode(void)
 {
+    char text[4096] = "";
+    static const char name[] = "\nUmask:";
+    autoclose int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? 0 : io_read_at(fd, text, sizeof(text) - 1, 0);
+    const char *line = n > 0 ? strstr(text, name) : NULL;
+    if (line != NULL)
+        return 0666 & ~(mode_t)strtoul(line + strlen(name), NULL, 8);
     const mode_t mask = umask(0);
     umask(mask);
     return 0666 & ~mask;

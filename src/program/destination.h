@@ -2,8 +2,8 @@
 /*
  * The destination is the output as the user asks for it: one file or several, in which format, what
  * may be replaced there, and whether a backup of that can be kept. Decided once, before anything is
- * read or written, and the same for verbs and mounts: these ask in another order, and each in its
- * words.
+ * read or written, and the same for verbs, mounts and callers of the library: these ask in another
+ * order, and each in its words.
  */
 #ifndef WFS_DESTINATION_H
 #define WFS_DESTINATION_H
@@ -13,7 +13,7 @@
 
 #include <sys/stat.h>
 
-enum destination_speaker { DESTINATION_OF_VERB, DESTINATION_OF_MOUNT };
+enum destination_speaker { DESTINATION_OF_VERB, DESTINATION_OF_MOUNT, DESTINATION_OF_CALLER };
 
 struct destination {
     /* Given; borrowed. */
