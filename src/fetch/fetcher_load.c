@@ -38,8 +38,13 @@ int fetcher_load(const struct fetcher_settings *settings, struct wfs_remote **ou
 {
     void *module = load();
     void *symbol = module == NULL ? NULL : dlsym(module, "fetcher_start");
-    if (symbol == NULL)
-        return wfs_fail(err, EOPNOTSUPP, "URLs cannot be read: %s", dlerror());
+    if (symbol == NULL) {
+        const char *why = dlerror();
+        return wfs_fail(err, EOPNOTSUPP, "URLs cannot be read: %s%s", why,
+                        strstr(why, "libcurl.so") != NULL
+                            ? "; install the libcurl of this system (Debian: libcurl4)"
+                            : "");
+    }
     start_function *start;
     memcpy(&start, &symbol, sizeof(start)); /* C has no conversion from an object to a function */
     return start(settings, out, err);

@@ -12,9 +12,10 @@ from wfs_testlib.program import ROOT, SAMPLE, tool, weightfs
 
 HEADERS = sorted(path for folder in ('include', 'src') for path in (ROOT / folder).rglob('*.h'))
 SOURCES = sorted(path for folder in ('include', 'src', 'tests') for path in (ROOT / folder).rglob('*.[ch]'))
-SCRIPTS = sorted(path for path in [*(ROOT / 'tools').rglob('*'), *(ROOT / '.ci').iterdir(), *(ROOT / 'tests').rglob('*.py')]
+SCRIPTS = sorted(path for path in [*(ROOT / 'tools').rglob('*'), *(ROOT / '.ci').iterdir(), *(ROOT / 'tests').rglob('*.py'),
+                                    *(ROOT / 'python').rglob('*.py')]
                  if path.is_file() and path.suffix in ('', '.py', '.sh'))
-BUILD_FILES = sorted([*ROOT.glob('meson*'), *(path for folder in ('docs', 'packaging', 'src', 'tests') for path in (ROOT / folder).rglob('meson*'))])
+BUILD_FILES = sorted([*ROOT.glob('meson*'), *(path for folder in ('docs', 'packaging', 'python', 'src', 'tests') for path in (ROOT / folder).rglob('meson*'))])
 FORMAT_VERSION = 14  # of clang-format: others break lines elsewhere
 
 

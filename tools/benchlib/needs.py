@@ -5,11 +5,11 @@ import os
 import shutil
 
 # Section: the programs and Python modules that it uses.
-NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "growth": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"],
+NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "growth": ["numpy"], "python": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"],
          **dict.fromkeys(("opens", "conversions", "largemodel", "everyday", "distributed", "peers"), ["time"])}
 # Without these some rows are empty.
 OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"], "remote": ["rclone", "huggingface_hub"],
-            "everyday": ["torch", "safetensors"]}
+            "everyday": ["torch", "safetensors"], "python": ["torch", "safetensors"]}
 PACKAGES = {"rsync": "rsync", "getfattr": "attr", "numpy": "python3-numpy", "torch": "python3-torch", "mkfs.xfs": "xfsprogs",
             "fusermount3": "fuse3", "curl": "curl", "ip": "iproute2", "nginx": "nginx", "openssl": "openssl", "rclone": "rclone",
             "time": "time",
@@ -17,7 +17,7 @@ PACKAGES = {"rsync": "rsync", "getfattr": "attr", "numpy": "python3-numpy", "tor
 MODULES = {"numpy", "torch", "huggingface_hub", "safetensors"}
 # GiB that the largest section writes, and with --quick.
 ROOM = {False: 12, True: 4}
-NO_MOUNT = {"opens", "conversions", "everyday"}
+NO_MOUNT = {"opens", "conversions", "everyday", "python"}
 
 
 def is_missing(name):
