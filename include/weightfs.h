@@ -216,7 +216,7 @@ int wfs_plan(const char *source, const struct wfs_options *options, char **out,
 int wfs_check(const struct wfs_checkpoint *checkpoint, const struct wfs_options *options,
               char **out, struct wfs_error *err);
 
-/* Makes the JSON of `weightfs diff`. Options: "all", "exact", "large", "long". */
+/* Makes the JSON of `weightfs diff`. Options: "exact", "large", "long". */
 int wfs_diff(const struct wfs_checkpoint *a, const struct wfs_checkpoint *b,
              const struct wfs_options *options, char **out, struct wfs_error *err);
 

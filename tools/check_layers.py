@@ -84,7 +84,7 @@ LIBRARIES = {
     'fuse_lowlevel.h': ['fuse'],
     'cbor.h': ['format/burnpack'],
     'curl/curl.h': ['fetch'],
-    'nettle/sha2.h': ['cli/blob.c', 'cli/sum.c'],
+    'nettle/sha2.h': ['program/blob.c', 'cli/sum.c', 'library/reports.c'],
     'jansson.h': ['text', 'tree/control/texts.c', 'tree/stage/statusfile.c', 'value', 'view', 'view/adapter'],
     'mpack.h': ['format/records/mpk.c'],
     'pcre2.h': ['view/regex'],

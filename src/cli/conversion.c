@@ -7,7 +7,7 @@
 #include "cli/input.h"
 #include "cli/mounted.h"
 #include "cli/progress.h"
-#include "cli/team.h"
+#include "program/team.h"
 #include "program/checkpoint.h"
 #include "program/commit.h"
 #include "program/destination.h"

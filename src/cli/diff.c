@@ -4,10 +4,10 @@
  * does not matter; metadata, values and hidden bytes are compared on request.
  */
 #include "cli/args.h"
-#include "cli/comparison.h"
+#include "cli/diff_tables.h"
 #include "cli/input.h"
 #include "cli/mounted.h"
-#include "cli/pool.h"
+#include "program/pool.h"
 #include "cli/progress.h"
 #include "program/print.h"
 #include "program/terminal.h"
@@ -237,19 +237,6 @@ static enum exit_code print_rest(struct diff *diff)
 
 /* ---- a row ---- */
 
-static void put_tensor(struct json_out *json, const char *name, const struct wfs_tensor *tensor)
-{
-    const char *quantization = wfs_tensor_attr(tensor, "quantization");
-    json_out_open_object(json, name);
-    if (name == NULL)
-        json_out_text(json, "key", tensor->key);
-    json_out_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-    json_out_u64s(json, "shape", tensor->shape.dims, tensor->shape.rank);
-    if (quantization != NULL)
-        json_out_text(json, "quantization", quantization);
-    json_out_close(json);
-}
-
 static void print_kind(const struct wfs_tensor *tensor)
 {
     screen_paint(stdout, COLOUR_DTYPE, wfs_dtype_name((enum wfs_dtype)tensor->dtype));
@@ -261,7 +248,7 @@ static void print_kind(const struct wfs_tensor *tensor)
 static void report_only(const struct diff *diff, size_t which, const struct wfs_tensor *tensor)
 {
     if (diff->json != NULL) {
-        put_tensor(diff->json, NULL, tensor);
+        comparison_put_tensor(diff->json, NULL, tensor);
         return;
     }
     screen_paint(stdout, which == 0 ? COLOUR_REMOVED : COLOUR_ADDED,
@@ -271,46 +258,6 @@ static void report_only(const struct diff *diff, size_t which, const struct wfs_
     putchar(' ');
     print_kind(tensor);
     putchar('\n');
-}
-
-/* JSON has no infinities. */
-static void put_number(struct json_out *json, const char *name, double number)
-{
-    if (isinf(number))
-        json_out_text(json, name, "Infinity");
-    else
-        json_out_double(json, name, number);
-}
-
-static void put_measures(struct json_out *json, const struct comparison *comparison)
-{
-    const bool has_measures = comparison->has_content && comparison->has_numbers;
-    put_number(json, "l2", has_measures ? measures_l2(&comparison->measures) : NAN);
-    put_number(json, "relative", has_measures ? measures_relative(&comparison->measures) : NAN);
-    put_number(json, "cosine", has_measures ? measures_cosine(&comparison->measures) : NAN);
-}
-
-static void put_change(const struct diff *diff, const struct diff_row *row)
-{
-    const struct comparison *comparison = &row->comparison;
-    struct json_out *json = diff->json;
-    const bool has_max = comparison->has_numbers && comparison->n_changed > comparison->n_nan;
-    json_out_open_object(json, NULL);
-    json_out_text(json, "key", row->a->key);
-    put_tensor(json, "a", row->a);
-    put_tensor(json, "b", row->b);
-    if (comparison->has_content) {
-        json_out_text(json, "unit", comparison->has_numbers ? "elements" : "bytes");
-        json_out_u64(json, "compared", comparison->n_elems);
-        json_out_u64(json, "changed", comparison->n_changed);
-    }
-    if (comparison->has_content && comparison->has_numbers)
-        json_out_u64(json, "nan_in_one", comparison->n_nan);
-    put_number(json, "max_abs", has_max ? comparison->max_abs : NAN);
-    put_number(json, "max_rel", has_max ? comparison->max_rel : NAN);
-    if (diff->options.has_measures)
-        put_measures(json, comparison);
-    json_out_close(json);
 }
 
 static void print_change(const struct diff_row *row)
@@ -466,7 +413,7 @@ static int report_comparison(struct pool *pool, size_t i, const void *result)
     if (diff->has_table || is_same)
         return 0;
     if (diff->json != NULL)
-        put_change(diff, row);
+        comparison_put(diff->json, row->a, row->b, &row->comparison, diff->options.has_measures);
     else
         print_change(row);
     return ferror(stdout) ? -EPIPE : 0;

@@ -6,10 +6,10 @@
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/picture.h"
-#include "cli/pool.h"
 #include "cli/progress.h"
 #include "cli/values.h"
 #include "program/destination.h"
+#include "program/pool.h"
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>

@@ -3,15 +3,15 @@
  * weightfs info, config and check: a summary of a checkpoint, its non-tensor contents, and damage
  * and oddities.
  */
-#include "cli/blob.h"
 #include "cli/args.h"
 #include "cli/input.h"
-#include "cli/key_tree.h"
-#include "cli/pool.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/values.h"
+#include "program/checkup.h"
+#include "program/key_tree.h"
 #include "program/print.h"
+#include "program/summary.h"
 #include "program/terminal.h"
 
 #include <weightfs/cleanup.h>
@@ -26,57 +26,6 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-struct totals {
-    uint64_t n_tensors, n_bytes, n_elems;
-};
-
-struct info {
-    const char *path;
-    const struct wfs_catalog *catalog;
-    struct json_out *json; /* NULL: text */
-    struct key_tree tree;
-    struct totals all;
-    struct totals by_dtype[WFS_N_DTYPES];
-};
-
-static void count(struct totals *totals, const struct wfs_tensor *tensor)
-{
-    totals->n_tensors++;
-    totals->n_bytes = input_add(totals->n_bytes, tensor->n_bytes);
-    totals->n_elems = input_add(totals->n_elems, input_n_elems(tensor));
-}
-
-/* Returns false when out of memory. */
-static bool collect(struct info *info)
-{
-    const size_t n = wfs_catalog_n_tensors(info->catalog);
-    info->tree.tensors = calloc(n + 1, sizeof(*info->tree.tensors));
-    if (info->tree.tensors == NULL)
-        return false;
-    info->tree.n_tensors = n;
-    for (size_t i = 0; i < n; i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(info->catalog, i);
-        info->tree.tensors[i] = tensor;
-        count(&info->all, tensor);
-        count(&info->by_dtype[tensor->dtype], tensor);
-    }
-    key_tree_sort(&info->tree);
-    return true;
-}
-
-/* Returns the first metadata text that names the writer of the file, or NULL. */
-static const char *writer_of(const struct wfs_catalog *catalog)
-{
-    static const char *const names[] = {"producer", "writer", "framework", "format"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta; meta = meta->next) {
-            if (strcmp(meta->name, names[i]) == 0)
-                return meta->value;
-        }
-    }
-    return NULL;
-}
 
 /* ---- tables with bars, for a terminal ---- */
 
@@ -155,7 +104,7 @@ static int print_modules(const struct key_tree *tree, const struct args *args)
 }
 
 /* Prints the totals of each dtype that occurs. -ENOMEM. */
-static int print_dtypes(const struct info *info, const struct args *args)
+static int print_dtypes(const struct summary *info, const struct args *args)
 {
     auto_table struct table table;
     struct table_column own[N_COLUMNS];
@@ -171,32 +120,20 @@ static int print_dtypes(const struct info *info, const struct args *args)
     return code < 0 ? code : 0;
 }
 
-/* ---- lists, as text and as JSON ---- */
+/* ---- lists ---- */
 
-/* "SEVERITY: text", after the file unless that is NULL, or {"severity", "text"} as an item of the
- * open array. */
-static void put_finding(struct json_out *json, const char *file, const struct wfs_finding *finding)
+/* "SEVERITY: text", after the file unless that is NULL. */
+static void print_finding(const char *file, const struct wfs_finding *finding)
 {
-    static const struct {
-        const char *name;
-        enum screen_colour colour;
-    } severities[] = {[WFS_INFO] = {"info", COLOUR_NONE},
-                      [WFS_LOW] = {"low", COLOUR_WARNING},
-                      [WFS_MEDIUM] = {"medium", COLOUR_WARNING},
-                      [WFS_HIGH] = {"high", COLOUR_ERROR}};
-    const char *severity = severities[finding->severity].name;
-    if (json == NULL) {
-        print_escaped(stdout, file != NULL ? file : "");
-        fputs(file != NULL ? ": " : "", stdout);
-        screen_paint(stdout, severities[finding->severity].colour, severity);
-        fputs(": ", stdout);
-        print_line(stdout, finding->text);
-        return;
-    }
-    json_out_open_object(json, NULL);
-    json_out_text(json, "severity", severity);
-    json_out_text(json, "text", finding->text);
-    json_out_close(json);
+    static const enum screen_colour colours[] = {[WFS_INFO] = COLOUR_NONE,
+                                                 [WFS_LOW] = COLOUR_WARNING,
+                                                 [WFS_MEDIUM] = COLOUR_WARNING,
+                                                 [WFS_HIGH] = COLOUR_ERROR};
+    print_escaped(stdout, file != NULL ? file : "");
+    fputs(file != NULL ? ": " : "", stdout);
+    screen_paint(stdout, colours[finding->severity], summary_severity(finding));
+    fputs(": ", stdout);
+    print_line(stdout, finding->text);
 }
 
 enum { N_SHOWN = 10 }; /* items of a list before "and N more" */
@@ -206,152 +143,90 @@ static void print_label(const char *label, size_t i)
     printf("%-11s ", i == 0 ? label : "");
 }
 
-static void begin_list(const struct info *info, const char *member, char bracket)
+static void end_list(size_t n_items)
 {
-    if (info->json != NULL)
-        json_out_open(info->json, member, bracket, JSON_AUTO);
-}
-
-static void end_list(const struct info *info, size_t n_items)
-{
-    if (info->json != NULL) {
-        json_out_close(info->json);
-    } else if (n_items > N_SHOWN) {
+    if (n_items > N_SHOWN) {
         print_label("", 1);
         printf("and %zu more\n", n_items - N_SHOWN);
     }
 }
 
-static void put_totals(const struct info *info, uint64_t n_tensors, uint64_t n_bytes)
+static void print_totals(uint64_t n_tensors, uint64_t n_bytes)
 {
-    if (info->json != NULL) {
-        json_out_u64(info->json, "tensors", n_tensors);
-        json_out_u64(info->json, "bytes", n_bytes);
-        json_out_close(info->json);
-    } else {
-        printf("%s, %s\n", wfs_count(n_tensors, "tensor").text, amount_of_bytes(n_bytes).text);
-    }
+    printf("%s, %s\n", wfs_count(n_tensors, "tensor").text, amount_of_bytes(n_bytes).text);
 }
 
-static void list_dtypes(const struct info *info)
+static void list_dtypes(const struct summary *info)
 {
     size_t n = 0;
-    begin_list(info, "dtypes", '{');
     for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
         const struct totals *totals = &info->by_dtype[dtype];
-        const char *name = wfs_dtype_name((enum wfs_dtype)dtype);
         if (totals->n_tensors == 0)
             continue;
-        if (info->json != NULL) {
-            json_out_open_object(info->json, name);
-        } else {
-            print_label("dtypes:", n++);
-            printf("%-8s ", name);
-        }
-        put_totals(info, totals->n_tensors, totals->n_bytes);
+        print_label("dtypes:", n++);
+        printf("%-8s ", wfs_dtype_name((enum wfs_dtype)dtype));
+        print_totals(totals->n_tensors, totals->n_bytes);
     }
-    end_list(info, 0);
 }
 
-static void list_metadata(const struct info *info)
+static void list_metadata(const struct summary *info)
 {
     size_t n = 0;
-    begin_list(info, "metadata", '{');
     for (const struct wfs_text *meta = wfs_catalog_meta(info->catalog); meta != NULL;
          meta = meta->next, n++) {
-        if (info->json != NULL) {
-            json_out_text_n(info->json, meta->name, meta->value, meta->n_bytes);
-        } else if (n < N_SHOWN) {
-            print_label("metadata:", n);
-            printf("%s = %s\n", wfs_quote(meta->name).text,
-                   wfs_quote_n(meta->value, meta->n_bytes).text);
-        }
+        if (n >= N_SHOWN)
+            continue;
+        print_label("metadata:", n);
+        printf("%s = %s\n", wfs_quote(meta->name).text,
+               wfs_quote_n(meta->value, meta->n_bytes).text);
     }
-    end_list(info, n);
+    end_list(n);
 }
 
-static void list_top_level(const struct info *info)
+static void list_top_level(const struct summary *info)
 {
     const struct key_tree *tree = &info->tree;
     size_t n = 0;
-    begin_list(info, "top_level", '[');
     for (size_t i = 0, end; i < tree->n_tensors; i = end, n++) {
         const char *key = tree->tensors[i]->key;
         const size_t n_name = key_tree_component(key, 0);
         end = key_tree_end(tree, i, tree->n_tensors, 0);
-        if (info->json != NULL) {
-            json_out_open_object(info->json, NULL);
-            json_out_text_n(info->json, "name", key, n_name);
-        } else if (n < N_SHOWN) {
-            print_label("top level:", n);
-            printf("%-16s ", n_name > 0 ? wfs_quote_n(key, n_name).text : "%");
-        }
-        if (info->json != NULL || n < N_SHOWN)
-            put_totals(info, end - i, key_tree_n_bytes(tree, i, end));
+        if (n >= N_SHOWN)
+            continue;
+        print_label("top level:", n);
+        printf("%-16s ", n_name > 0 ? wfs_quote_n(key, n_name).text : "%");
+        print_totals(end - i, key_tree_n_bytes(tree, i, end));
     }
-    end_list(info, n);
+    end_list(n);
 }
 
-static void list_sources(const struct info *info)
+static void list_sources(const struct summary *info)
 {
     const size_t n = wfs_catalog_n_sources(info->catalog);
-    begin_list(info, "sources", '[');
-    for (size_t i = 0; i < n && (info->json != NULL || i < N_SHOWN); i++) {
-        const char *path = wfs_catalog_source_path(info->catalog, i);
-        const uint64_t n_bytes = wfs_catalog_source_bytes(info->catalog, i);
+    for (size_t i = 0; i < n && i < N_SHOWN; i++) {
         bool is_remote;
         const uint64_t n_cached = wfs_catalog_source_cached(info->catalog, i, &is_remote);
-        if (info->json != NULL) {
-            json_out_open_object(info->json, NULL);
-            json_out_text(info->json, "file", path);
-            json_out_u64(info->json, "bytes", n_bytes);
-            if (is_remote)
-                json_out_u64(info->json, "cached", n_cached);
-            json_out_close(info->json);
-            continue;
-        }
         print_label("sources:", i);
-        print_escaped(stdout, path);
-        printf(", %s", wfs_count(n_bytes, "byte").text);
+        print_escaped(stdout, wfs_catalog_source_path(info->catalog, i));
+        printf(", %s", wfs_count(wfs_catalog_source_bytes(info->catalog, i), "byte").text);
         if (is_remote)
             printf(", %" PRIu64 " in the cache", n_cached);
         putchar('\n');
     }
-    end_list(info, n);
+    end_list(n);
 }
 
-static void list_findings(const struct info *info)
+static void list_findings(const struct summary *info)
 {
     const size_t n = wfs_catalog_n_findings(info->catalog);
-    begin_list(info, "findings", '[');
-    for (size_t i = 0; i < n && (info->json != NULL || i < N_SHOWN); i++) {
-        if (info->json == NULL)
-            print_label("findings:", i);
-        put_finding(info->json, NULL, wfs_catalog_finding(info->catalog, i));
+    for (size_t i = 0; i < n && i < N_SHOWN; i++) {
+        print_label("findings:", i);
+        print_finding(NULL, wfs_catalog_finding(info->catalog, i));
     }
-    end_list(info, n);
+    end_list(n);
 }
 
 /* ---- all of it ---- */
-
-static void json_info(const struct info *info)
-{
-    struct json_out *out = info->json;
-    json_out_open_object(out, NULL);
-    json_out_text(out, "file", info->path);
-    json_out_text(out, "container", wfs_catalog_container(info->catalog)->name);
-    json_out_text(out, "format", wfs_catalog_format(info->catalog)->name);
-    json_out_text(out, "writer", writer_of(info->catalog));
-    json_out_u64(out, "n_tensors", info->all.n_tensors);
-    json_out_u64(out, "n_bytes", info->all.n_bytes);
-    json_out_u64(out, "n_elems", info->all.n_elems);
-    list_dtypes(info);
-    list_metadata(info);
-    list_top_level(info);
-    list_sources(info);
-    list_findings(info);
-    json_out_close(out);
-}
 
 static void print_field(const char *label, const char *text)
 {
@@ -363,13 +238,13 @@ static void print_field(const char *label, const char *text)
 }
 
 /* A terminal gets tables with bars in place of the lists of dtypes and of the top level. */
-static enum exit_code print_info(const struct info *info, const struct args *args)
+static enum exit_code print_info(const struct summary *info, const struct args *args)
 {
     const bool is_screen = screen_width(STDOUT_FILENO) > 0;
     print_field("file:", info->path);
     print_field("format:", wfs_catalog_format(info->catalog)->name);
     print_field("container:", wfs_catalog_container(info->catalog)->name);
-    print_field("writer:", writer_of(info->catalog));
+    print_field("writer:", summary_writer(info->catalog));
     printf("tensors:    %" PRIu64 "\n", info->all.n_tensors);
     printf("bytes:      %" PRIu64 " (%s)\n", info->all.n_bytes,
            amount_of_bytes(info->all.n_bytes).text);
@@ -393,19 +268,18 @@ static enum exit_code info_one(const struct input_one *one)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     const struct args *args = &one->args;
-    struct info info = {.path = args->operands[0], .json = one->json};
-    enum exit_code exit_code = input_load(args, info.path, &catalog);
+    const char *path = args->operands[0];
+    cleanup(summary_done) struct summary info = {0};
+    enum exit_code exit_code = input_load(args, path, &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    info.catalog = catalog;
-    if (!collect(&info))
-        return print_memory(info.path);
-    if (info.json != NULL)
-        json_info(&info);
+    if (summary_make(&info, path, catalog) < 0)
+        return print_memory(path);
+    if (one->json != NULL)
+        summary_put(&info, one->json);
     else
         exit_code = print_info(&info, args);
-    free(info.tree.tensors);
-    if (one->is_of_many && info.json == NULL)
+    if (one->is_of_many && one->json == NULL)
         putchar('\n');
     return exit_code;
 }
@@ -468,259 +342,63 @@ struct alike {
 };
 
 struct check {
-    struct pool pool; /* first: its functions are given that */
+    struct checkup checkup;
     const char *path;
-    const struct wfs_catalog *catalog;
     struct json_out *json; /* NULL: text */
     bool is_of_many;
-    enum wfs_severity worst;
     struct progress progress;
-    uint64_t n_looked_at;
-    struct alike alike;
 };
 
-enum { N_PLACE_DIMS = 8 };
-
-struct place {
-    char text[160];
-};
-
-/* What is counted in a tensor. */
-struct counts {
-    bool has_numbers;
-    struct wfs_odd odd;
-};
-
-static void report(struct check *check, enum wfs_severity severity, const char *text)
+static void put_line(void *ctx, const struct wfs_finding *finding)
 {
-    const struct wfs_finding finding = {.severity = severity, .text = text};
-    if (severity > check->worst)
-        check->worst = severity;
-    put_finding(check->json, check->is_of_many ? check->path : NULL, &finding);
-}
-
-/* Returns ", first at [3, 0]"; empty for a scalar, and where it would take long to find. */
-static struct place find_first(const struct wfs_tensor *tensor, values_test test)
-{
-    struct place place = {""};
-    uint64_t index, indices[N_PLACE_DIMS];
-    const struct wfs_shape *shape = &tensor->shape;
-    if (shape->rank == 0 || shape->rank > N_PLACE_DIMS || wfs_tensor_is_large(tensor) ||
-        values_find(tensor, test, &index) <= 0)
-        return place;
-    for (uint32_t i = shape->rank; i-- > 0; index /= shape->dims[i])
-        indices[i] = index % shape->dims[i];
-    const struct wfs_shape found = {shape->rank, indices};
-    char text[sizeof(place.text) - sizeof(", first at ")];
-    if (wfs_shape_format(&found, text, sizeof(text)) < sizeof(text))
-        snprintf(place.text, sizeof(place.text), ", first at %s", text);
-    return place;
-}
-
-static void report_count(struct check *check, const struct wfs_tensor *tensor, const char *what,
-                         values_test test, uint64_t n, uint64_t n_elems)
-{
-    char text[WFS_ERROR_TEXT_MAX];
-    if (n == 0)
-        return;
-    snprintf(text, sizeof(text), "tensor '%s': %" PRIu64 " of %s %s %s%s",
-             wfs_quote(tensor->key).text, n, wfs_count(n_elems, "element").text,
-             n == 1 ? "is" : "are", what, find_first(tensor, test).text);
-    report(check, WFS_MEDIUM, text);
-}
-
-/* Adds a tensor to those that a line is about; n is how many there are. */
-static void add_alike(struct strbuf *names, size_t n, const struct wfs_tensor *tensor)
-{
-    enum { N_NAMED = 3 };
-    if (n <= N_NAMED)
-        strbuf_printf(names, "%s'%s'", n > 1 ? ", " : "", wfs_quote(tensor->key).text);
-}
-
-/* Reports tensors of which all elements are one number: as new ones are, and such that were never
- * read. */
-static void report_alike(struct check *check, size_t n, struct strbuf *names, const char *what)
-{
-    enum { N_NAMED = 3 };
-    char text[2 * WFS_ERROR_TEXT_MAX], more[48] = "";
-    if (n > N_NAMED)
-        snprintf(more, sizeof(more), " and %zu more", n - N_NAMED);
-    if (n > 0 && !names->has_failed) {
-        snprintf(text, sizeof(text), "%s %s %s: %s%s", wfs_count(n, "tensor").text,
-                 n == 1 ? "has" : "have", what, names->bytes, more);
-        report(check, WFS_INFO, text);
-    }
-    strbuf_done(names);
-}
-
-static void count_alike(struct alike *alike, const struct wfs_tensor *tensor,
-                        const struct wfs_odd *odd)
-{
-    if (odd->n_elems < 2 || !odd->is_constant)
-        return;
-    if (odd->constant == 0)
-        add_alike(&alike->zero, ++alike->n_zero, tensor);
+    struct check *check = ctx;
+    if (check->json != NULL)
+        summary_put_finding(check->json, finding);
     else
-        add_alike(&alike->constant, ++alike->n_constant, tensor);
+        print_finding(check->is_of_many ? check->path : NULL, finding);
 }
 
-static int make_counts(struct pool *pool, size_t i, void *result)
+static int step(void *ctx, uint64_t n_bytes)
 {
-    struct check *check = (struct check *)pool;
-    const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
-    struct counts *counts = result;
-    const int code = tensor->trouble != NULL
-                         ? -EOPNOTSUPP
-                         : wfs_tensor_count_odd(&pool->io, tensor, &counts->odd);
-    counts->has_numbers = code == 0;
-    progress_add(&check->progress, tensor->n_bytes);
-    return code == -EOPNOTSUPP ? 0 : code;
+    struct check *check = ctx;
+    progress_add(&check->progress, n_bytes);
+    return ferror(stdout) ? -EPIPE : 0; /* the line about the output comes at the end */
 }
 
-static int report_counts(struct pool *pool, size_t i, const void *result)
+static enum exit_code check_run(struct check *check)
 {
-    struct check *check = (struct check *)pool;
-    const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
-    const struct counts *counts = result;
-    const struct wfs_odd *odd = &counts->odd;
-    if (!counts->has_numbers)
-        return 0;
-    report_count(check, tensor, "NaN", values_is_nan, odd->n_nan, odd->n_elems);
-    report_count(check, tensor, "infinite", values_is_infinite, odd->n_inf, odd->n_elems);
-    count_alike(&check->alike, tensor, odd);
-    check->n_looked_at++;
-    return ferror(stdout) ? -EPIPE : 0;
+    struct wfs_error err = {0};
+    struct checkup *checkup = &check->checkup;
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(checkup->catalog); i++)
+        n_bytes = input_add(n_bytes, wfs_catalog_tensor(checkup->catalog, i)->n_bytes);
+    if (checkup->has_values)
+        progress_start(&check->progress, "checking", n_bytes);
+    const int code = checkup_run(checkup, &err);
+    if (checkup->has_values)
+        progress_end(&check->progress);
+    if (code == -EPIPE)
+        return EXIT_OUTPUT;
+    if (code == -EFBIG)
+        return input_workload_error(check->path, &err, INPUT_CHOOSE_FEWER);
+    if (code < 0)
+        return print_error(exit_of_errno(-code),
+                           checkup->failed_path != NULL ? checkup->failed_path : check->path, "%s",
+                           err.text);
+    return checkup->worst >= WFS_LOW ? EXIT_FOUND : EXIT_DONE;
 }
 
-/* Reports NaN and infinities; a tensor that does not hold numbers has none. */
-static enum exit_code check_values(struct check *check, const struct args *args)
-{
-    struct wfs_workload *workload = NULL;
-    struct alike *alike = &check->alike;
-    size_t failed;
-    const enum exit_code exit_code =
-        input_workload_all(args, check->path, check->catalog, false, &workload);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    check->pool = (struct pool){.workload = workload,
-                                .n = wfs_catalog_n_tensors(check->catalog),
-                                .n_result = sizeof(struct counts),
-                                .make = make_counts,
-                                .visit = report_counts};
-    progress_start(&check->progress, "checking", wfs_workload_n_shown(workload));
-    const int code = pool_run(&check->pool, &failed);
-    progress_end(&check->progress);
-    wfs_workload_free(workload);
-    if (code == 0) {
-        report_alike(check, alike->n_zero, &alike->zero, "only zeros");
-        report_alike(check, alike->n_constant, &alike->constant, "the same number in all elements");
-    }
-    strbuf_done(&alike->zero);
-    strbuf_done(&alike->constant);
-    if (code < 0 && failed != SIZE_MAX)
-        return input_read_error(check->path, wfs_catalog_tensor(check->catalog, failed), code);
-    return code == -ENOMEM ? print_memory(check->path) : EXIT_DONE;
-}
-
-static void survey(struct check *check)
-{
-    for (size_t i = 0; i < wfs_catalog_n_tensors(check->catalog); i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(check->catalog, i);
-        char text[WFS_ERROR_TEXT_MAX];
-        if (tensor->trouble == NULL)
-            continue;
-        snprintf(text, sizeof(text), "tensor '%s': %s", wfs_quote(tensor->key).text,
-                 tensor->trouble);
-        report(check, WFS_HIGH, text);
-    }
-}
-
-static int compare_folded(const void *a, const void *b)
-{
-    const char *const *one = a, *const *other = b;
-    const int order = strcasecmp(*one, *other);
-    return order != 0 ? order : strcmp(*one, *other);
-}
-
-/* Reports keys that are one name where case does not count, as on some filesystems. */
-static enum exit_code check_case(struct check *check)
-{
-    const size_t n = wfs_catalog_n_tensors(check->catalog);
-    autofree const char **keys = calloc(n + 1, sizeof(*keys));
-    const char **first = NULL;
-    size_t n_twins = 0;
-    char text[WFS_ERROR_TEXT_MAX], more[48] = "";
-    if (keys == NULL)
-        return print_memory(check->path);
-    for (size_t i = 0; i < n; i++)
-        keys[i] = wfs_catalog_tensor(check->catalog, i)->key;
-    qsort(keys, n, sizeof(*keys), compare_folded);
-    for (size_t i = 1; i < n; i++) {
-        if (strcasecmp(keys[i - 1], keys[i]) != 0)
-            continue;
-        first = first == NULL ? &keys[i - 1] : first;
-        n_twins++;
-    }
-    if (n_twins > 1)
-        snprintf(more, sizeof(more), " (and %zu more)", n_twins - 1);
-    if (n_twins > 0) {
-        snprintf(text, sizeof(text), "the keys '%s' and '%s' differ in case only%s",
-                 wfs_quote(first[0]).text, wfs_quote(first[1]).text, more);
-        report(check, WFS_INFO, text);
-    }
-    return EXIT_DONE;
-}
-
-/* Reports files of the cache of Hugging Face whose content is not what their names say. */
-static enum exit_code check_blobs(struct check *check)
-{
-    char text[WFS_ERROR_TEXT_MAX];
-    for (size_t i = 0; i < wfs_catalog_n_sources(check->catalog); i++) {
-        const char *path = wfs_catalog_source_path(check->catalog, i);
-        const int code = blob_check(path);
-        if (code < 0)
-            return print_error(exit_of_errno(-code), path, "%s", strerror(-code));
-        snprintf(text, sizeof(text),
-                 "'%s' in the cache of Hugging Face has another SHA-256 than its name: it is "
-                 "damaged; remove it and download it again",
-                 wfs_quote(path).text);
-        if (code > 0)
-            report(check, WFS_HIGH, text);
-    }
-    return EXIT_DONE;
-}
-
-static enum exit_code check_run(struct check *check, const struct args *args)
-{
-    size_t changed;
-    for (size_t i = 0; i < wfs_catalog_n_findings(check->catalog); i++) {
-        const struct wfs_finding *finding = wfs_catalog_finding(check->catalog, i);
-        report(check, finding->severity, finding->text);
-    }
-    survey(check);
-    enum exit_code exit_code = check_case(check);
-    if (exit_code == EXIT_DONE)
-        exit_code = check_blobs(check);
-    if (exit_code == EXIT_DONE && args_has(args, "values"))
-        exit_code = check_values(check, args);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    if (wfs_catalog_check_sources(check->catalog, &changed) < 0)
-        return print_error(EXIT_DAMAGED, check->path, "the file changed while it was read");
-    return check->worst >= WFS_LOW ? EXIT_FOUND : EXIT_DONE;
-}
-
-static enum exit_code run_json(struct check *check, const struct args *args)
+static enum exit_code run_json(struct check *check)
 {
     struct json_out *json = check->json;
     json_out_open_object(json, NULL);
     json_out_text(json, "file", check->path);
-    json_out_u64(json, "n_tensors", wfs_catalog_n_tensors(check->catalog));
+    json_out_u64(json, "n_tensors", wfs_catalog_n_tensors(check->checkup.catalog));
     json_out_open_array(json, "findings");
-    const enum exit_code exit_code = check_run(check, args);
+    const enum exit_code exit_code = check_run(check);
     json_out_close(json);
-    if (args_has(args, "values"))
-        json_out_u64(json, "n_looked_at", check->n_looked_at);
+    if (check->checkup.has_values)
+        json_out_u64(json, "n_looked_at", check->checkup.n_looked_at);
     json_out_close(json);
     return exit_code;
 }
@@ -740,20 +418,24 @@ static enum exit_code check_one(const struct input_one *one)
 {
     auto_catalog struct wfs_catalog *catalog = NULL;
     const struct args *args = &one->args;
-    struct check check = {.path = args->operands[0],
+    struct check check = {.checkup = {.has_values = args_has(args, "values"),
+                                      .allows_large = args_has(args, "large"),
+                                      .visit = put_line,
+                                      .step = step,
+                                      .ctx = &check},
+                          .path = args->operands[0],
                           .json = one->json,
-                          .is_of_many = one->is_of_many,
-                          .worst = WFS_INFO};
+                          .is_of_many = one->is_of_many};
     enum exit_code exit_code = input_load(args, check.path, &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
     exit_code = verify(check.path, catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    check.catalog = catalog;
+    check.checkup.catalog = catalog;
     if (check.json != NULL)
-        return run_json(&check, args);
-    exit_code = check_run(&check, args);
+        return run_json(&check);
+    exit_code = check_run(&check);
     if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO)) {
         print_escaped(stdout, check.is_of_many ? check.path : "");
         printf("%sno problems in %s\n", check.is_of_many ? ": " : "",

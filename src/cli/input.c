@@ -280,17 +280,6 @@ enum exit_code input_workload(const char *path, const struct wfs_work *works, si
                : input_workload_error(path, &err, advice);
 }
 
-enum exit_code input_workload_all(const struct args *args, const char *path,
-                                  const struct wfs_catalog *catalog, bool reads_shown,
-                                  struct wfs_workload **out)
-{
-    const size_t n = wfs_catalog_n_tensors(catalog);
-    autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
-    for (size_t i = 0; works != NULL && i < n; i++)
-        works[i] = (struct wfs_work){wfs_catalog_tensor(catalog, i), .reads_shown = reads_shown};
-    return input_workload(path, works, n, args_has(args, "large"), INPUT_CHOOSE_FEWER, out);
-}
-
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)
 {
     struct wfs_error err = {0};

@@ -100,11 +100,6 @@ enum exit_code input_find(const struct wfs_catalog *catalog, const char *path, c
 enum exit_code input_workload(const char *path, const struct wfs_work *works, size_t n,
                               bool allows_large, const char *advice, struct wfs_workload **out);
 
-/* The same for all tensors of a catalog. reads_shown: of repeated elements, all are read. */
-enum exit_code input_workload_all(const struct args *args, const char *path,
-                                  const struct wfs_catalog *catalog, bool reads_shown,
-                                  struct wfs_workload **out);
-
 /* Prints a line for tensors that show too much to be looked at; err says what. */
 enum exit_code input_workload_error(const char *path, const struct wfs_error *err,
                                     const char *advice);

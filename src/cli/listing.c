@@ -5,8 +5,8 @@
  */
 #include "cli/args.h"
 #include "cli/input.h"
-#include "cli/key_tree.h"
 #include "cli/table.h"
+#include "program/key_tree.h"
 #include "program/print.h"
 #include "program/suggestion.h"
 #include "program/terminal.h"

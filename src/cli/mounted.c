@@ -5,9 +5,8 @@
  * staging directory until it ends, and removes the directory if nothing is left in it.
  */
 #include "cli/mounted.h"
-#include "cli/mounts.h"
-
 #include "cli/args.h"
+#include "cli/mounts.h"
 #include "cli/progress.h"
 #include "program/place.h"
 #include "program/print.h"

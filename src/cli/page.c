@@ -8,6 +8,7 @@
 #include "cli/treemap.h"
 #include "cli/values.h"
 #include "program/print.h"
+#include "program/summary.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
@@ -428,7 +429,7 @@ static void put_row(const struct report *report, size_t i, struct json_out *json
     const struct report_values *values = &report->values[i];
     json_out_open_object(json, NULL);
     print_json_tensor(json, report->tensors[i]);
-    values_put_stats(json, values->has_stats ? &values->stats : NULL);
+    summary_put_stats(json, values->has_stats ? &values->stats : NULL);
     if (values->has_histogram) {
         json_out_u64(json, "sampled", values->n_sampled);
         json_out_u64s(json, "histogram", values->counts, REPORT_N_BINS);

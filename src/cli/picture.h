@@ -6,8 +6,8 @@
 #ifndef WFS_PICTURE_H
 #define WFS_PICTURE_H
 
-#include "cli/comparison.h"
-#include "cli/key_tree.h"
+#include "program/pairing.h"
+#include "program/key_tree.h"
 
 #include <weightfs/catalog.h>
 

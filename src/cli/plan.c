@@ -4,10 +4,10 @@
  */
 #include "cli/args.h"
 #include "cli/input.h"
-#include "cli/key_tree.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "program/commit.h"
+#include "program/key_tree.h"
 #include "program/print.h"
 
 #include <weightfs/array.h>

@@ -6,10 +6,11 @@
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/progress.h"
-#include "cli/team.h"
+#include "program/team.h"
 #include "cli/survey.h"
 #include "cli/values.h"
 #include "program/print.h"
+#include "program/summary.h"
 #include "program/terminal.h"
 
 #include <weightfs/cleanup.h>
@@ -367,7 +368,7 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
     if (slice != NULL) {
         code = slice_put_json(slice, out);
     } else {
-        values_put_stats(out, view->numbers.has_stats ? &view->numbers.stats : NULL);
+        summary_put_stats(out, view->numbers.has_stats ? &view->numbers.stats : NULL);
         json_percentiles(out, view);
         values_put_histogram(out, &view->numbers);
         json_corners(out, view);

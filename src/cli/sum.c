@@ -6,9 +6,9 @@
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/manifest.h"
-#include "cli/pool.h"
 #include "cli/progress.h"
 #include "cli/table.h"
+#include "program/pool.h"
 #include "program/print.h"
 #include "program/terminal.h"
 

@@ -6,11 +6,12 @@
 #include "cli/survey.h"
 
 #include "cli/input.h"
-#include "cli/key_tree.h"
-#include "cli/pool.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/values.h"
+#include "program/key_tree.h"
+#include "program/pool.h"
+#include "program/summary.h"
 
 #include <weightfs/array.h>
 #include <weightfs/tensor.h>
@@ -550,7 +551,7 @@ static void print_as_json(const struct survey *survey)
         json_out_open_object(&out, NULL);
         print_json_tensor(&out, survey->tree.tensors[at]);
         json_out_u64(&out, "n_elems", values_n_elems(survey->tree.tensors[at]));
-        values_put_stats(&out, survey->results[at].has_stats ? &survey->results[at].stats : NULL);
+        summary_put_stats(&out, survey->results[at].has_stats ? &survey->results[at].stats : NULL);
         values_put_histogram(&out, &survey->results[at]);
         json_out_close(&out);
     }

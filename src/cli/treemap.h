@@ -6,7 +6,7 @@
 #ifndef WFS_TREEMAP_H
 #define WFS_TREEMAP_H
 
-#include "cli/key_tree.h"
+#include "program/key_tree.h"
 
 /* A line of the legend. */
 struct treemap_legend {

@@ -140,55 +140,6 @@ uint64_t values_n_elems(const struct wfs_tensor *tensor)
 
 enum { N_DECODED = 2048 }; /* elements at a time: whole groups of every dtype */
 
-bool values_is_nan(const double *parts, size_t n)
-{
-    return isnan(parts[0]) || isnan(parts[n - 1]);
-}
-
-bool values_is_infinite(const double *parts, size_t n)
-{
-    return !values_is_nan(parts, n) && (isinf(parts[0]) || isinf(parts[n - 1]));
-}
-
-struct finding {
-    enum wfs_dtype dtype;
-    values_test test;
-    uint64_t index; /* of the element that was found */
-};
-
-/* The parts of a complex element are numbers. */
-static int find_in(void *ctx, const void *bytes, size_t n, uint64_t first)
-{
-    struct finding *finding = ctx;
-    const enum wfs_dtype dtype = finding->dtype;
-    const size_t n_parts = wfs_dtype_kind(dtype) == WFS_KIND_COMPLEX ? 2 : 1;
-    double numbers[2 * N_DECODED];
-    for (size_t i = 0; i < n; i += N_DECODED) {
-        const size_t n_now = n - i < N_DECODED ? n - i : N_DECODED;
-        wfs_dtype_decode(n_parts == 2 ? wfs_dtype_part(dtype) : dtype,
-                         (const char *)bytes + i / 8 * wfs_dtype_bits(dtype), n_now * n_parts,
-                         numbers);
-        for (size_t k = 0; k < n_now; k++) {
-            finding->index = first + i + k;
-            if (finding->test(numbers + k * n_parts, n_parts))
-                return 1;
-        }
-    }
-    return 0;
-}
-
-int values_find(const struct wfs_tensor *tensor, values_test test, uint64_t *ret_index)
-{
-    cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
-    int code = wfs_numbers_init(&numbers, tensor);
-    struct finding finding = {(enum wfs_dtype)numbers.tensor->dtype, test, 0};
-    if (code == 0)
-        code = wfs_tensor_scan(NULL, numbers.tensor, 0, values_n_elems(numbers.tensor), find_in,
-                               &finding);
-    *ret_index = finding.index;
-    return code;
-}
-
 /* ---- summaries ---- */
 
 int values_summarise(const struct wfs_io *io, const struct wfs_tensor *tensor,
@@ -210,26 +161,6 @@ int values_summarise(const struct wfs_io *io, const struct wfs_tensor *tensor,
     progress_add(progress, tensor->n_bytes);
     ret->has_histogram = code == 0;
     return code;
-}
-
-void values_put_stats(struct json_out *out, const struct wfs_stats *stats)
-{
-    if (stats == NULL) {
-        json_out_text(out, "stats", NULL);
-        return;
-    }
-    const bool has_any = stats->n_finite > 0;
-    json_out_open_object(out, "stats");
-    json_out_double(out, "min", has_any ? stats->min : NAN);
-    json_out_double(out, "max", has_any ? stats->max : NAN);
-    json_out_double(out, "mean", has_any ? stats->mean : NAN);
-    json_out_double(out, "std", has_any ? stats->std : NAN);
-    json_out_u64(out, "finite", stats->n_finite);
-    json_out_u64(out, "zero", stats->n_zero);
-    json_out_u64(out, "nan", stats->n_nan);
-    json_out_u64(out, "positive_inf", stats->n_positive_inf);
-    json_out_u64(out, "negative_inf", stats->n_negative_inf);
-    json_out_close(out);
 }
 
 void values_put_histogram(struct json_out *out, const struct values_summary *summary)

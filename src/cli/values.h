@@ -36,16 +36,6 @@ void values_format_number(const struct wfs_tensor *tensor, double number,
  */
 uint64_t values_n_elems(const struct wfs_tensor *tensor);
 
-/* Says whether an element of n parts, 2 for complex ones, is meant. */
-typedef bool (*values_test)(const double *parts, size_t n);
-
-bool values_is_nan(const double *parts, size_t n);
-bool values_is_infinite(const double *parts, size_t n);
-
-/* Finds the first such element, by its place in the order of rows. Returns 1, 0 if there is none;
- * -EIO, -ENOMEM. */
-int values_find(const struct wfs_tensor *tensor, values_test test, uint64_t *ret_index);
-
 /* What is counted in one tensor. */
 struct values_summary {
     bool has_stats; /* the elements are numbers */
@@ -65,9 +55,6 @@ void values_put_histogram(struct json_out *out, const struct values_summary *sum
 /* Adds a histogram as n_columns characters of eighths of blocks; n_columns divides VALUES_N_BINS.
  */
 void values_add_spark(struct strbuf *out, const uint64_t counts[VALUES_N_BINS], size_t n_columns);
-
-/* Puts the member "stats"; NULL: the elements are not numbers. */
-void values_put_stats(struct json_out *out, const struct wfs_stats *stats);
 
 /*
  * Counts, in n_bins equal bins from min to max, the finite elements of at most 768 KiB, which are

@@ -358,7 +358,8 @@ int wfs_verify(struct wfs_catalog *catalog, struct wfs_error *err)
 int wfs_shards_new(const struct wfs_format *format, const struct wfs_catalog *catalog,
                    uint64_t max_bytes, struct wfs_shards **out, struct wfs_error *err)
 {
-    return catalog->container->kind == WFS_CONTAINER_MODELS
+    const struct wfs_container *container = catalog->container; /* NULL: it was not loaded */
+    return container != NULL && container->kind == WFS_CONTAINER_MODELS
                ? pipeline_plan_new(&registry_table, format, catalog, max_bytes, out, err)
                : set_plan_new(&registry_table, format, catalog, max_bytes, out, err);
 }

@@ -38,6 +38,12 @@ void call_done(struct call *call);
 /* Calls the progress callback. Returns -EINTR when it asks for an end. */
 int call_step(const struct call *call, uint64_t n_done, uint64_t n_total);
 
+/* Returns who reads, for what can be stopped; NULL: nobody asks for an end. */
+static inline const struct wfs_io *call_io(const struct call *call)
+{
+    return call->io.is_stopped == NULL ? NULL : &call->io;
+}
+
 /* Gives a line to the notice callback. */
 void call_notice(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

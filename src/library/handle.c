@@ -41,6 +41,7 @@ static int make(struct wfs_catalog *catalog, const char *source, struct wfs_chec
         return wfs_fail_memory(err);
     }
     pthread_mutex_init(&index->lock, NULL);
+    pthread_mutex_init(&index->checking, NULL);
     *checkpoint = (struct wfs_checkpoint){.catalog = catalog, .source = shown, .index = index};
     *out = checkpoint;
     return 0;
@@ -126,6 +127,7 @@ void wfs_close(struct wfs_checkpoint *checkpoint)
         return;
     catalog_keys_done(&checkpoint->index->keys);
     pthread_mutex_destroy(&checkpoint->index->lock);
+    pthread_mutex_destroy(&checkpoint->index->checking);
     free(checkpoint->index->names);
     free(checkpoint->index);
     free(checkpoint->source);

@@ -19,6 +19,8 @@ struct handle_index {
     bool has_keys;
     char *names; /* a NUL after each; NULL: not made yet */
     size_t n_names;
+    pthread_mutex_t checking; /* of the findings, to which checksums that are wrong are added */
+    bool is_verified;
 };
 
 struct wfs_checkpoint {

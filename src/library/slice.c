@@ -21,7 +21,7 @@ enum { N_PIECE = 64 << 20 }; /* bytes between two calls of a progress callback *
 static int read_range(const struct call *call, const struct wfs_tensor *tensor, uint64_t offset,
                       char *buf, uint64_t n_bytes)
 {
-    const struct wfs_io *io = call->io.is_stopped == NULL ? NULL : &call->io;
+    const struct wfs_io *io = call_io(call);
     for (uint64_t n_done = 0; n_done < n_bytes;) {
         const uint64_t n_left = n_bytes - n_done;
         const size_t n_now = (size_t)(io == NULL || n_left < N_PIECE ? n_left : N_PIECE);

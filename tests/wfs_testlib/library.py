@@ -45,9 +45,7 @@ def _type_of(word):
 def load():
     library = c.CDLL(str(BUILD / 'src/libweightfs.so'))
     for name, (result, parameters) in DECLARED.items():
-        function = getattr(library, name, None)
-        if function is None:
-            continue
+        function = getattr(library, name)
         function.restype = TYPES.get(result, c.c_void_p)
         function.argtypes = [] if parameters == ['void'] else [_type_of(word) for word in parameters]
     library.wfs_checkpoint_keys.restype = c.c_void_p  # it has NULs

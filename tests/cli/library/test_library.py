@@ -14,7 +14,7 @@ from wfs_testlib.program import _is_sanitized, weightfs
 
 pytestmark = pytest.mark.skipif(_is_sanitized(), reason='a sanitizer has to be in the program that loads the library')
 if not _is_sanitized():
-    from wfs_testlib.library import LIBRARY, Checkpoint, Edits, Failure, call, options, text_of
+    from wfs_testlib.library import DECLARED, LIBRARY, Checkpoint, Edits, Failure, call, options, text_of
 
 
 def fails(code, text, function, *arguments, **more):
@@ -284,6 +284,48 @@ def test_conversion_and_plan_are_those_of_the_program(small, folder):
         weightfs('plan', '--json', small, '--remap', 's/a/b/').stdout)
 
 
+# ---- reports ----
+
+def printed(*arguments, code=0):
+    return json.loads(weightfs(*arguments, code=code).stdout)
+
+
+def test_reports_are_those_of_the_program(folder):
+    one = st.write(folder / 'one.safetensors', {'a.w': ('F32', [2, 3], st.f32(1, 2, float('nan'), 4, 5, 6)), 'a.z': ('F32', [4], bytes(16)),
+                                                'x': ('U8', [2], b'ab'), 'A.z': ('F32', [4], bytes(16))}, {'by': 'a test'})
+    two = st.write(folder / 'two.safetensors', {'a.w': ('F32', [2, 3], st.f32(1, 2, 3, 4, 5, 7)), 'b': ('U8', [2], b'ab'), 'z': ('BF16', [1], b'12')})
+    with Checkpoint(one) as a, Checkpoint(two) as b:
+        assert text_of('wfs_info', a.pointer) == printed('info', '--json', one)
+        assert text_of('wfs_metadata', a.pointer) == {'by': 'a test'}
+        assert text_of('wfs_sum', a.pointer, None) == printed('sum', '--json', one)['sources'][0]
+        for _ in range(2):
+            assert text_of('wfs_check', a.pointer, None) == printed('check', '--json', one, code=1)
+            assert text_of('wfs_check', a.pointer, options('values')) == printed('check', '--json', '--values', one, code=1)
+        for words in ([], ['exact'], ['long'], ['exact', 'long']):
+            assert text_of('wfs_diff', a.pointer, b.pointer, options(*words)) == printed(
+                'diff', '--json', *['--' + word for word in words], one, two, code=1)
+        assert text_of('wfs_diff', a.pointer, a.pointer, None)['is_equal'] is True
+        stats = text_of('wfs_stats', a['a.w'].pointer, None)['stats']
+        assert (stats['min'], stats['max'], stats['nan'], stats['finite']) == (1, 6, 1, 5)
+        fails(126, 'there are no values beside the tensors$', text_of, 'wfs_values', a.pointer, b'x')
+        fails(22, "^unknown option 'value'; did you mean 'values'\\?$", text_of, 'wfs_check', a.pointer, options('value'))
+        for name, arguments in [('check', [a.pointer]), ('sum', [a.pointer]), ('diff', [a.pointer, b.pointer])]:
+            given = options(*(['values'] if name == 'check' else []), progress=lambda done, total: 1)
+            fails(4, 'nterrupted', text_of, 'wfs_' + name, *arguments, given)
+
+
+def test_values_and_checksums_are_those_of_the_program(folder):
+    checkpoints.write(folder / 'm.pth', {'w': ('F32', [2], st.f32(1, 2))}, epoch=b'K\x03')
+    content = bytearray((folder / 'm.pth').read_bytes())
+    content[content.index(st.f32(1, 2)) + 3] ^= 1
+    (folder / 'n.pth').write_bytes(content)
+    with Checkpoint(folder / 'm.pth') as good, Checkpoint(folder / 'n.pth') as bad:
+        assert text_of('wfs_values', good.pointer, None) == {'epoch': 3} and text_of('wfs_values', good.pointer, b'epoch') == 3
+        for _ in range(2):
+            assert text_of('wfs_check', bad.pointer, None) == printed('check', '--json', folder / 'n.pth', code=1)
+        assert text_of('wfs_check', good.pointer, None) == printed('check', '--json', folder / 'm.pth')
+
+
 # ---- threads, processes, memory ----
 
 def test_threads_read_at_once(folder):
@@ -349,7 +391,7 @@ def test_a_program_notices_nothing_of_the_library(small, folder):
     """Signals, the umask, the working directory, the standard streams and the locale stay as they are."""
     def state():
         with open('/proc/self/status', encoding='ascii') as file:
-            kept = [line for line in file if line.startswith(('Umask', 'Sig', 'Threads'))]
+            kept = [line for line in file if line.startswith(('Umask', 'SigBlk', 'SigIgn', 'SigCgt', 'Threads'))]
         return kept, os.getcwd(), sorted(os.listdir('/proc/self/fd')), os.umask(os.umask(0o22) or 0)
     os.umask(0o22)
     before = state()
@@ -357,3 +399,7 @@ def test_a_program_notices_nothing_of_the_library(small, folder):
         checkpoint.save(folder / 'x.pth')
         assert (folder / 'x.pth').stat().st_mode & 0o777 == 0o644 & (small.stat().st_mode | 0o600)
     assert state() == before
+
+
+def test_the_library_has_every_function_of_its_header():
+    assert len(DECLARED) > 40 and all(getattr(LIBRARY, name) for name in DECLARED)

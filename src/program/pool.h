@@ -6,7 +6,7 @@
 #ifndef WFS_POOL_H
 #define WFS_POOL_H
 
-#include "cli/team.h"
+#include "program/team.h"
 
 #include <weightfs/workload.h>
 

@@ -3,9 +3,8 @@
  * Keys that share leading components stand together once they are sorted, so the end of a run is
  * found by bisection.
  */
-#include "cli/key_tree.h"
+#include "program/key_tree.h"
 
-#include "cli/input.h"
 #include "program/terminal.h"
 
 #include <weightfs/array.h>
@@ -87,19 +86,29 @@ static size_t common_prefix(const struct key_tree *tree, size_t i, size_t end)
     return n_prefix;
 }
 
+/* A sum that is too large is UINT64_MAX. */
+static void add(uint64_t *sum, uint64_t n)
+{
+    if (__builtin_add_overflow(*sum, n, sum))
+        *sum = UINT64_MAX;
+}
+
 uint64_t key_tree_n_bytes(const struct key_tree *tree, size_t i, size_t end)
 {
     uint64_t n_bytes = 0;
     for (; i < end; i++)
-        n_bytes = input_add(n_bytes, tree->tensors[i]->n_bytes);
+        add(&n_bytes, tree->tensors[i]->n_bytes);
     return n_bytes;
 }
 
 uint64_t key_tree_n_elems(const struct key_tree *tree, size_t i, size_t end)
 {
     uint64_t n_elems = 0;
-    for (; i < end; i++)
-        n_elems = input_add(n_elems, input_n_elems(tree->tensors[i]));
+    for (; i < end; i++) {
+        uint64_t n = 0;
+        (void)wfs_shape_count(&tree->tensors[i]->shape, &n);
+        add(&n_elems, n);
+    }
     return n_elems;
 }
 

@@ -3,9 +3,7 @@
  * A long double holds every element exactly, integers of 64 bits among them. Pieces with equal
  * bytes are equal without being decoded.
  */
-#include "cli/comparison.h"
-
-#include "cli/values.h"
+#include "program/comparison.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
@@ -31,6 +29,13 @@ struct side {
     const uint8_t *bytes;
     double *decoded; /* two for a complex element */
 };
+
+static uint64_t n_elems_of(const struct wfs_tensor *tensor)
+{
+    uint64_t n = 0;
+    (void)wfs_shape_count(&tensor->shape, &n);
+    return n;
+}
 
 static bool has_numbers(const struct wfs_tensor *tensor)
 {
@@ -326,7 +331,7 @@ static int compare_all(const struct wfs_io *io, struct job *job, const struct wf
     int code = wfs_distinct_init(io, &job->distinct[0], a, b);
     code = code < 0 ? code : wfs_distinct_init(io, &job->distinct[1], b, a);
     const struct wfs_tensor *tensor = &job->distinct[0].tensor;
-    const struct wfs_parts parts = {.n_elems = job->total->has_numbers ? values_n_elems(tensor)
+    const struct wfs_parts parts = {.n_elems = job->total->has_numbers ? n_elems_of(tensor)
                                                                        : tensor->n_bytes,
                                     .n_part = wfs_tensor_part_elems(tensor),
                                     .n_result = sizeof(struct part),
@@ -350,7 +355,7 @@ int comparison_make(const struct wfs_io *io, const struct wfs_tensor *a, const s
         (struct comparison){.has_numbers = is_number, .has_content = comparison_has_content(a, b)};
     if (!ret->has_content)
         return 0;
-    ret->n_elems = is_number ? values_n_elems(a) : a->n_bytes;
+    ret->n_elems = is_number ? n_elems_of(a) : a->n_bytes;
     cleanup(wfs_numbers_done) struct wfs_numbers of_a = {.tensor = a}, of_b = {.tensor = b};
     int code = is_number ? wfs_numbers_init(&of_a, a) : 0;
     code = is_number && code == 0 ? wfs_numbers_init(&of_b, b) : code;
@@ -376,4 +381,58 @@ double measures_cosine(const struct measures *measures)
 {
     const long double cosine = measures->ab / (sqrtl(measures->aa) * sqrtl(measures->bb));
     return (double)(cosine > 1 ? 1 : cosine < -1 ? -1 : cosine);
+}
+
+/* ---- as JSON ---- */
+
+void comparison_put_tensor(struct json_out *json, const char *name, const struct wfs_tensor *tensor)
+{
+    const char *quantization = wfs_tensor_attr(tensor, "quantization");
+    json_out_open_object(json, name);
+    if (name == NULL)
+        json_out_text(json, "key", tensor->key);
+    json_out_text(json, "dtype", wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    json_out_u64s(json, "shape", tensor->shape.dims, tensor->shape.rank);
+    if (quantization != NULL)
+        json_out_text(json, "quantization", quantization);
+    json_out_close(json);
+}
+
+/* JSON has no infinities. */
+static void put_number(struct json_out *json, const char *name, double number)
+{
+    if (isinf(number))
+        json_out_text(json, name, "Infinity");
+    else
+        json_out_double(json, name, number);
+}
+
+static void put_measures(struct json_out *json, const struct comparison *comparison)
+{
+    const bool has_measures = comparison->has_content && comparison->has_numbers;
+    put_number(json, "l2", has_measures ? measures_l2(&comparison->measures) : NAN);
+    put_number(json, "relative", has_measures ? measures_relative(&comparison->measures) : NAN);
+    put_number(json, "cosine", has_measures ? measures_cosine(&comparison->measures) : NAN);
+}
+
+void comparison_put(struct json_out *json, const struct wfs_tensor *a, const struct wfs_tensor *b,
+                    const struct comparison *comparison, bool has_measures)
+{
+    const bool has_max = comparison->has_numbers && comparison->n_changed > comparison->n_nan;
+    json_out_open_object(json, NULL);
+    json_out_text(json, "key", a->key);
+    comparison_put_tensor(json, "a", a);
+    comparison_put_tensor(json, "b", b);
+    if (comparison->has_content) {
+        json_out_text(json, "unit", comparison->has_numbers ? "elements" : "bytes");
+        json_out_u64(json, "compared", comparison->n_elems);
+        json_out_u64(json, "changed", comparison->n_changed);
+    }
+    if (comparison->has_content && comparison->has_numbers)
+        json_out_u64(json, "nan_in_one", comparison->n_nan);
+    put_number(json, "max_abs", has_max ? comparison->max_abs : NAN);
+    put_number(json, "max_rel", has_max ? comparison->max_rel : NAN);
+    if (has_measures)
+        put_measures(json, comparison);
+    json_out_close(json);
 }

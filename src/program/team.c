@@ -2,7 +2,7 @@
 /*
  * A list of what is shared, the oldest first. Who waits for the end of its own works on that.
  */
-#include "cli/team.h"
+#include "program/team.h"
 
 #include <sched.h>
 

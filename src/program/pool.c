@@ -3,7 +3,7 @@
  * The threads of a team take one work after the other, in their order; the caller's thread waits
  * for the results in that order.
  */
-#include "cli/pool.h"
+#include "program/pool.h"
 
 #include <weightfs/cleanup.h>
 

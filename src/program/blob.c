@@ -3,7 +3,7 @@
  * Files in the cache of Hugging Face: a large one is called by the SHA-256 that its content should
  * have.
  */
-#include "cli/blob.h"
+#include "program/blob.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sums that are too large are UINT64_MAX.
+ */
+#include "program/summary.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add(uint64_t *sum, uint64_t n)
+{
+    if (__builtin_add_overflow(*sum, n, sum))
+        *sum = UINT64_MAX;
+}
+
+static void count(struct totals *totals, const struct wfs_tensor *tensor)
+{
+    uint64_t n_elems = 0;
+    (void)wfs_shape_count(&tensor->shape, &n_elems);
+    totals->n_tensors++;
+    add(&totals->n_bytes, tensor->n_bytes);
+    add(&totals->n_elems, n_elems);
+}
+
+int summary_make(struct summary *summary, const char *path, const struct wfs_catalog *catalog)
+{
+    const size_t n = wfs_catalog_n_tensors(catalog);
+    *summary = (struct summary){.path = path, .catalog = catalog};
+    summary->tree.tensors = calloc(n + 1, sizeof(*summary->tree.tensors));
+    if (summary->tree.tensors == NULL)
+        return -ENOMEM;
+    summary->tree.n_tensors = n;
+    for (size_t i = 0; i < n; i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        summary->tree.tensors[i] = tensor;
+        count(&summary->all, tensor);
+        count(&summary->by_dtype[tensor->dtype], tensor);
+    }
+    key_tree_sort(&summary->tree);
+    return 0;
+}
+
+void summary_done(struct summary *summary)
+{
+    free(summary->tree.tensors);
+}
+
+const char *summary_writer(const struct wfs_catalog *catalog)
+{
+    static const char *const names[] = {"producer", "writer", "framework", "format"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta; meta = meta->next) {
+            if (strcmp(meta->name, names[i]) == 0)
+                return meta->value;
+        }
+    }
+    return NULL;
+}
+
+/* ---- as JSON ---- */
+
+const char *summary_severity(const struct wfs_finding *finding)
+{
+    static const char *const names[] = {
+        [WFS_INFO] = "info", [WFS_LOW] = "low", [WFS_MEDIUM] = "medium", [WFS_HIGH] = "high"};
+    return names[finding->severity];
+}
+
+void summary_put_finding(struct json_out *json, const struct wfs_finding *finding)
+{
+    json_out_open_object(json, NULL);
+    json_out_text(json, "severity", summary_severity(finding));
+    json_out_text(json, "text", finding->text);
+    json_out_close(json);
+}
+
+void summary_put_stats(struct json_out *out, const struct wfs_stats *stats)
+{
+    if (stats == NULL) {
+        json_out_text(out, "stats", NULL);
+        return;
+    }
+    const bool has_any = stats->n_finite > 0;
+    json_out_open_object(out, "stats");
+    json_out_double(out, "min", has_any ? stats->min : NAN);
+    json_out_double(out, "max", has_any ? stats->max : NAN);
+    json_out_double(out, "mean", has_any ? stats->mean : NAN);
+    json_out_double(out, "std", has_any ? stats->std : NAN);
+    json_out_u64(out, "finite", stats->n_finite);
+    json_out_u64(out, "zero", stats->n_zero);
+    json_out_u64(out, "nan", stats->n_nan);
+    json_out_u64(out, "positive_inf", stats->n_positive_inf);
+    json_out_u64(out, "negative_inf", stats->n_negative_inf);
+    json_out_close(out);
+}
+
+static void close_totals(struct json_out *json, uint64_t n_tensors, uint64_t n_bytes)
+{
+    json_out_u64(json, "tensors", n_tensors);
+    json_out_u64(json, "bytes", n_bytes);
+    json_out_close(json);
+}
+
+static void put_dtypes(const struct summary *summary, struct json_out *json)
+{
+    json_out_open_object(json, "dtypes");
+    for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
+        const struct totals *totals = &summary->by_dtype[dtype];
+        if (totals->n_tensors == 0)
+            continue;
+        json_out_open_object(json, wfs_dtype_name((enum wfs_dtype)dtype));
+        close_totals(json, totals->n_tensors, totals->n_bytes);
+    }
+    json_out_close(json);
+}
+
+static void put_top_level(const struct key_tree *tree, struct json_out *json)
+{
+    json_out_open_array(json, "top_level");
+    for (size_t i = 0, end; i < tree->n_tensors; i = end) {
+        const char *key = tree->tensors[i]->key;
+        end = key_tree_end(tree, i, tree->n_tensors, 0);
+        json_out_open_object(json, NULL);
+        json_out_text_n(json, "name", key, key_tree_component(key, 0));
+        close_totals(json, end - i, key_tree_n_bytes(tree, i, end));
+    }
+    json_out_close(json);
+}
+
+static void put_sources(const struct wfs_catalog *catalog, struct json_out *json)
+{
+    json_out_open_array(json, "sources");
+    for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
+        bool is_remote;
+        const uint64_t n_cached = wfs_catalog_source_cached(catalog, i, &is_remote);
+        json_out_open_object(json, NULL);
+        json_out_text(json, "file", wfs_catalog_source_path(catalog, i));
+        json_out_u64(json, "bytes", wfs_catalog_source_bytes(catalog, i));
+        if (is_remote)
+            json_out_u64(json, "cached", n_cached);
+        json_out_close(json);
+    }
+    json_out_close(json);
+}
+
+void summary_put_metadata(const struct wfs_catalog *catalog, const char *name,
+                          struct json_out *json)
+{
+    json_out_open_object(json, name);
+    for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta != NULL; meta = meta->next)
+        json_out_text_n(json, meta->name, meta->value, meta->n_bytes);
+    json_out_close(json);
+}
+
+void summary_put(const struct summary *summary, struct json_out *json)
+{
+    const struct wfs_catalog *catalog = summary->catalog;
+    const struct wfs_container *container = wfs_catalog_container(catalog);
+    const struct wfs_format *format = wfs_catalog_format(catalog);
+    json_out_open_object(json, NULL);
+    json_out_text(json, "file", summary->path);
+    json_out_text(json, "container", container == NULL ? NULL : container->name);
+    json_out_text(json, "format", format == NULL ? NULL : format->name);
+    json_out_text(json, "writer", summary_writer(catalog));
+    json_out_u64(json, "n_tensors", summary->all.n_tensors);
+    json_out_u64(json, "n_bytes", summary->all.n_bytes);
+    json_out_u64(json, "n_elems", summary->all.n_elems);
+    put_dtypes(summary, json);
+    summary_put_metadata(catalog, "metadata", json);
+    put_top_level(&summary->tree, json);
+    put_sources(catalog, json);
+    json_out_open_array(json, "findings");
+    for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++)
+        summary_put_finding(json, wfs_catalog_finding(catalog, i));
+    json_out_close(json);
+    json_out_close(json);
+}
