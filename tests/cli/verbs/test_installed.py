@@ -12,24 +12,6 @@ from wfs_testlib.program import BUILD, ROOT, tool
 
 pytestmark = pytest.mark.skipif(not (BUILD / 'build.ninja').exists(), reason='there is no build to install')
 
-LISTS_KEYS = r'''
-#include <stdio.h>
-#include <weightfs.h>
-int main(int argc, char **argv)
-{
-    struct wfs_error err;
-    struct wfs_checkpoint *checkpoint = NULL;
-    const struct wfs_tensor *tensor;
-    if (wfs_open(argv[1], NULL, &checkpoint, &err) < 0)
-        return fprintf(stderr, "%s\n", err.text), 1;
-    for (size_t i = 0; (tensor = wfs_checkpoint_tensor(checkpoint, i)) != NULL; i++)
-        puts(wfs_tensor_key(tensor));
-    wfs_close(checkpoint);
-    return 0;
-}
-'''
-
-
 @pytest.fixture(scope='module')
 def installed(tmp_path_factory):
     """{name: path} of all that is installed; of the files called weightfs, a completion among them, the program."""
@@ -117,13 +99,23 @@ def test_the_debian_package_is_built_with_what_the_tools_install():
     assert {name for name in tools if name.endswith('-dev')} - {'libc6-dev'} == set(re.findall(r'^ ([\w.+-]+-dev),', control, re.M))
 
 
-def test_a_program_is_built_with_the_header_that_is_installed(installed, folder, small):
-    (folder / 'keys.c').write_text(LISTS_KEYS)
+def test_the_example_of_the_page_is_built_with_what_is_installed(installed, folder, small):
+    """docs/library.md; also as C++, as far as the header goes."""
+    example = re.search(r'```c\n(.*?)```', (ROOT / 'docs/library.md').read_text(), re.S)[1]
+    (folder / 'example.c').write_text(example)
+    (folder / 'header.cc').write_text('#include <weightfs.h>\nint main() { return wfs_version() == nullptr; }\n')
     top = str(installed['weightfs.pc']).split('/usr/')[0]
     env = {**os.environ, 'PKG_CONFIG_PATH': str(installed['weightfs.pc'].parent), 'PKG_CONFIG_SYSROOT_DIR': top}
     flags = tool('pkg-config', '--cflags', '--libs', 'weightfs', env=env).stdout.split()
-    tool('gcc', '-Wall', '-Werror', '-o', folder / 'keys', folder / 'keys.c', *flags)
-    assert tool(folder / 'keys', small, env=with_library(installed)).stdout.split() == list(st.read(small).tensors)
+    tool('gcc', '-Wall', '-Wextra', '-Werror', '-o', folder / 'example', folder / 'example.c', *flags)
+    if shutil.which('g++'):
+        tool('g++', '-Wall', '-Wextra', '-Werror', '-o', folder / 'header', folder / 'header.cc', *flags)
+        tool(folder / 'header', env=with_library(installed))
+    lines = tool(folder / 'example', small, folder / 'out.pth', env=with_library(installed)).stdout.splitlines()
+    assert lines[-1] == 'a.b.weight begins with 1' and 'a.b.weight F16 [2, 3]' in lines and 'step I64 []' in lines
+    assert sorted(row.split('\t')[0] for row in tool(installed['weightfs'], 'ls', folder / 'out.pth', env=with_library(
+        installed)).stdout.splitlines()) == sorted(set(st.read(small).tensors) - {'a.b.weight'})
+    assert tool(folder / 'example', folder / 'none', folder / 'x.pth', code=1, env=with_library(installed)).stdout == ''
 
 
 @pytest.mark.skipif(shutil.which('man') is None, reason='there is no man')
