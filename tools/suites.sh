@@ -44,3 +44,28 @@ get_suites() {
     get_safetensors_suite "$1" "$2" || echo "cannot get the test suite of safetensors; its tests are skipped"
     get_file_system_suites "$1" || echo "cannot build pjdfstest and fsx (they need Rust 1.85); their tests are skipped"
 }
+
+# get_libraries FOLDER: the libraries that make and merge adapters, in a virtual environment of its own, with a torch that computes on the
+# processor. The torch of PyPI is linked with gigabytes of NVIDIA's libraries, which it does not call where there is no such device: libraries
+# without any code take their place, in FOLDER/empty (LD_LIBRARY_PATH).
+get_libraries() {
+    local folder=$1 empty=$1/empty name
+    [ ! -f "$folder/complete" ] || return 0
+    say "peft, transformers, diffusers, lycoris-lora, mergekit and a torch for them, in $folder"
+    rm -rf "$folder"
+    /usr/bin/python3 -m venv "$folder" &&
+        "$folder/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-compile torch==2.15.0 peft==0.21.2 \
+            transformers==5.24.0 diffusers==0.42.0 lycoris-lora==4.1.3 mergekit==0.1.5 accelerate &&
+        "$folder/bin/python" -m pip install -q --disable-pip-version-check --no-compile click einops filelock fsspec huggingface-hub \
+            immutables importlib-metadata jinja2 networkx numpy pillow psutil pydantic pyyaml regex requests safetensors setuptools sympy tokenizers \
+            toml tqdm typer typing-extensions &&
+        mkdir "$empty" || return 1
+    find "$folder" -path '*/torch/lib/*.so*' -exec nm -D --undefined-only {} + | awk '{ sub("@.*", "", $2); print $2 }' | sort -u |
+        grep -E '^_*(cu|CU|nccl|nvrtc|nvshmem|nvJit|pnccl)' | sed 's/.*/long &(void) { return 100; }/' >"$empty/empty.c" || return 1
+    cc -w -shared -fPIC -o "$empty/libempty.so" "$empty/empty.c" || return 1
+    for name in $(find "$folder" -path '*/torch/lib/*.so*' -exec objdump -p {} + | awk '$1 == "NEEDED" { print $2 }' | sort -u |
+        grep -E '^lib(cu|nv|nccl)'); do
+        cc -shared -Wl,-soname,"$name" -Wl,--no-as-needed -Wl,-rpath,'$ORIGIN' -o "$empty/$name" -L"$empty" -lempty -x c /dev/null || return 1
+    done
+    LD_LIBRARY_PATH=$empty "$folder/bin/python" -c 'import torch; torch.ones(2) @ torch.ones(2)' && touch "$folder/complete"
+}

@@ -36,6 +36,20 @@ static bool has_product(const struct module *module)
     return module->leaves[LEAF_A] != NULL || module->leaves[LEAF_EMBEDDING_A] != NULL;
 }
 
+/* Returns whether the module has one of target_parameters. */
+static bool has_parameter(const struct adapter *a, const struct module *module)
+{
+    const json_t *list = json_object_get(a->config.json, "target_parameters");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *target = json_string_value(json_array_get(list, i));
+        const char *dot = target == NULL ? NULL : strrchr(target, '.');
+        for (const char *at = module->name; dot != NULL && (at = strchr(at, '.')) != NULL; at++)
+            if (strncmp(at + 1, target, (size_t)(dot - target)) == 0)
+                return true;
+    }
+    return false;
+}
+
 /* Returns whether the module is meant by a name of target_modules. */
 static bool has_target(const json_t *targets, const struct module *module)
 {
@@ -76,7 +90,8 @@ static int warn_targets(const struct adapter *a)
                                 wfs_quote(target).text);
     }
     for (size_t i = 0; i < a->n_modules; i++)
-        n_outside += has_product(&a->modules[i]) && !has_target(targets, &a->modules[i]);
+        n_outside += has_product(&a->modules[i]) && !has_target(targets, &a->modules[i]) &&
+                     !has_parameter(a, &a->modules[i]);
     if (code == 0 && n_outside > 0)
         code = adapter_warn(a, "%s not in target_modules, where peft would leave the factors out",
                             wfs_count_as(n_outside, "module is", "modules are").text);

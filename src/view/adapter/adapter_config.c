@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/tensor.h"
 #include "view/adapter/parts.h"
 
 /* What peft can do that does not come out as a sum with the weights. */
@@ -122,6 +123,12 @@ static double number(const json_t *json, const char *name)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* Returns where the configuration stands. */
+static const char *place_of(const struct adapter *adapter)
+{
+    return adapter->config.form == FORM_DIFFUSERS ? "lora_adapter_metadata" : "adapter_config.json";
+}
+
 static int fail_config(const struct adapter *adapter, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -132,8 +139,8 @@ static int fail_config(const struct adapter *adapter, int code, const char *form
     va_start(args, format);
     wfs_format(text, sizeof(text), format, args);
     va_end(args);
-    return wfs_fail(adapter->err, code, "adapter '%s': adapter_config.json: %s",
-                    wfs_quote(adapter->request->path).text, text);
+    return wfs_fail(adapter->err, code, "adapter '%s': %s: %s",
+                    wfs_quote(adapter->request->path).text, place_of(adapter), text);
 }
 
 /* Reads an object of regular expressions and numbers. */
@@ -184,8 +191,8 @@ static int warn_unknown(struct adapter *adapter)
         for (size_t i = 0; i < sizeof(known_keys) / sizeof(*known_keys); i++)
             is_known = is_known || strcmp(known_keys[i], key) == 0;
         if (!is_known && code == 0)
-            code = adapter_warn(adapter, "'%s' of adapter_config.json is not known, and ignored",
-                                wfs_quote(key).text);
+            code = adapter_warn(adapter, "'%s' of %s is not known, and ignored",
+                                wfs_quote(key).text, place_of(adapter));
     }
     return code;
 }
@@ -229,7 +236,8 @@ static int read_peft(struct adapter *adapter)
     c->has_dora = flag(c->json, "use_dora");
     c->is_fan_in = flag(c->json, "fan_in_fan_out");
     c->has_tied_weights = flag(c->json, "ensure_weight_tying");
-    int code = read_patterns(adapter, "rank_pattern", &c->ranks, &c->n_ranks);
+    const bool has_masks = strcmp(c->method, "ADALORA") == 0; /* by name, in its rank_pattern */
+    int code = has_masks ? 0 : read_patterns(adapter, "rank_pattern", &c->ranks, &c->n_ranks);
     code = code < 0 ? code : read_patterns(adapter, "alpha_pattern", &c->alphas, &c->n_alphas);
     code = code < 0 ? code : warn_unknown(adapter);
     return code < 0 ? code : warn_init(adapter);
@@ -296,6 +304,37 @@ int adapter_config_read(struct adapter *adapter, const char *text)
             adapter, EBADMSG,
             "it has neither peft_type nor fine_tune_type, by which its kind is known");
     return peft != NULL ? read_peft(adapter) : read_mlx(adapter);
+}
+
+int adapter_config_take_metadata(struct adapter *adapter, const char *component)
+{
+    struct adapter_config *c = &adapter->config;
+    const struct wfs_text *text =
+        text_find(wfs_catalog_meta(adapter->file), "lora_adapter_metadata");
+    const size_t n_prefix = strlen(component);
+    const char *key;
+    json_t *value;
+    if (text == NULL)
+        return 0;
+    json_t *all = json_loads(text->value, JSON_REJECT_DUPLICATES, NULL);
+    c->json = json_object();
+    bool is_full = c->json == NULL;
+    json_object_foreach(all, key, value)
+    {
+        if (strncmp(key, component, n_prefix) == 0 && key[n_prefix] == '.')
+            is_full = json_object_set(c->json, key + n_prefix + 1, value) < 0 || is_full;
+    }
+    const bool is_object = json_is_object(all);
+    json_decref(all);
+    if (is_full)
+        return wfs_fail_memory(adapter->err);
+    if (!is_object)
+        return wfs_fail(adapter->err, EBADMSG,
+                        "adapter '%s': lora_adapter_metadata is not an object of JSON",
+                        wfs_quote(adapter->request->path).text);
+    c->method = json_string_value(json_object_get(c->json, "peft_type"));
+    c->method = c->method == NULL ? "LORA" : c->method;
+    return json_object_size(c->json) == 0 ? 0 : read_peft(adapter);
 }
 
 static void free_patterns(struct pattern *patterns, size_t n)

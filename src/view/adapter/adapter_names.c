@@ -14,11 +14,6 @@
 
 /* ---- keys of the base ---- */
 
-uint32_t adapter_find(const struct adapter *adapter, const char *key)
-{
-    return catalog_keys_find(&adapter->base->keys, key);
-}
-
 /* Calls take with each key that the module may be about, until one is in the base. */
 static bool find_parameter(const struct adapter *adapter, const char *name)
 {
@@ -41,6 +36,7 @@ static bool fits(const struct adapter *adapter, const struct module *module, con
 {
     static const char inner[] = ".base_layer";
     char key[4096];
+    struct slices slices;
     size_t n = strlen(name);
     while (n > strlen(inner) && memcmp(name + n - strlen(inner), inner, strlen(inner)) == 0)
         n -= strlen(inner);
@@ -51,7 +47,7 @@ static bool fits(const struct adapter *adapter, const struct module *module, con
     if (adapter_find(adapter, key) != TEXT_INDEX_NONE || adapter_find_tied(adapter, key) != NULL)
         return true;
     key[n] = '\0';
-    return find_parameter(adapter, key);
+    return find_parameter(adapter, key) || adapter_slices_find(adapter, name, &slices);
 }
 
 const char *adapter_find_tied(const struct adapter *adapter, const char *key)
@@ -297,6 +293,8 @@ int adapter_names_find(struct adapter *adapter)
     int code = adapter->config.form == FORM_KOHYA ? find_flat_names(adapter) : 0;
     if (code == 0 && (adapter->config.form == FORM_KOHYA || adapter->config.form == FORM_DIFFUSERS))
         code = choose_component(adapter);
+    if (code == 0 && adapter->config.form == FORM_DIFFUSERS)
+        code = adapter_config_take_metadata(adapter, adapter->modules[0].component);
     if (code < 0)
         return code;
     size_t n_fit = 0;

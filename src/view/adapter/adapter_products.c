@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,28 @@ int term_view_core(const struct term *t, const struct wfs_tensor *core, struct w
     return term_view(t, core, axes, 3, ret);
 }
 
+/*
+ * The scale of AdaLoRA is by the rank that it began with, also where parts of that were pruned:
+ * rank_pattern has what is left, as a list of booleans.
+ */
+static int find_adalora(struct term *t, const struct wfs_tensor *e, uint64_t rank)
+{
+    double said, alpha;
+    char name[4096];
+    const json_t *masks = json_object_get(t->adapter->config.json, "rank_pattern"), *mask = NULL;
+    const int code = adapter_config_find(t->adapter, t->module->name, &said, &alpha);
+    if (snprintf(name, sizeof(name), "%s.lora_E", t->module->typed) < (int)sizeof(name))
+        mask = json_object_get(masks, name);
+    size_t n_left = mask == NULL ? rank : 0;
+    for (size_t i = 0; i < json_array_size(mask); i++)
+        n_left += json_is_true(json_array_get(mask, i));
+    if (code == 0 && (tensor_elems(e) != rank || isnan(alpha) || n_left != rank))
+        return term_fail_shape(t, e, n_left != rank ? "rank_pattern has another rank" : "");
+    t->rank = mask == NULL ? (double)rank : (double)json_array_size(mask);
+    t->scale = alpha / (t->rank + 1e-5) * t->adapter->request->weight;
+    return code < 0 ? code : term_view_vector(t, e, &t->step.a.rank_scale);
+}
+
 /* The pair A and B of a plain product, with what may stand beside it. */
 int term_add_pair(struct term *t)
 {
@@ -123,15 +146,8 @@ int term_add_pair(struct term *t)
         (tensor_dim(b, 0) != tensor_dim(term_base(t), 0) ||
          tensor_below(a) * tensor_dim(&t->step.a.core, 2) != tensor_below(term_base(t))))
         return term_fail_shape(t, mid, "");
-    if (code == 0 && e != NULL) {
-        double said, alpha;
-        code = adapter_config_find(t->adapter, t->module->name, &said, &alpha);
-        if (code == 0 && (tensor_elems(e) != rank || isnan(alpha)))
-            return term_fail_shape(t, e, "");
-        t->rank = (double)rank;
-        t->scale = alpha / ((double)rank + 1e-5) * t->adapter->request->weight;
-        code = code < 0 ? code : term_view_vector(t, e, &t->step.a.rank_scale);
-    }
+    if (code == 0 && e != NULL)
+        code = find_adalora(t, e, rank);
     t->step.scale = t->scale;
     if (code == 0 && term_leaf(t, LEAF_MAGNITUDE) != NULL)
         code = add_magnitude(t, term_leaf(t, LEAF_MAGNITUDE), is_transposed);

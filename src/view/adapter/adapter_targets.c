@@ -162,14 +162,6 @@ static int find_weight(struct term *t, bool *ret_is_tied, bool *ret_is_parameter
     return find_parameter(t, name, depth);
 }
 
-/* Returns 1 if the request is for this tensor, else 0, or an error. */
-static int is_wanted(const struct term *t, const char *key)
-{
-    const struct adapter_request *r = t->adapter->request;
-    const int code = r->regex == NULL ? 1 : regex_search(r->regex, key, t->adapter->err);
-    return code < 0 || r->regex == NULL ? code : (code > 0) != r->is_negated;
-}
-
 static int replace_bias(struct term *t)
 {
     const char *key = arena_print(&t->adapter->base->catalog->arena, "%s.bias", t->module->name);
@@ -240,7 +232,7 @@ int adapter_terms_take_copy(struct adapter *adapter, struct module *module)
     const struct wfs_tensor *copy = term_leaf(&t, LEAF_BASE);
     bool is_tied, is_parameter;
     int code = copy == NULL ? 0 : find_weight(&t, &is_tied, &is_parameter);
-    if (copy == NULL || code < 0 || is_tied || (code = is_wanted(&t, t.key)) <= 0)
+    if (copy == NULL || code < 0 || is_tied || (code = term_is_wanted(&t, t.key)) <= 0)
         return code;
     struct wfs_tensor *base = term_base(&t);
     if (!wfs_shape_is_equal(&base->shape, &copy->shape))
@@ -254,16 +246,31 @@ int adapter_terms_take_copy(struct adapter *adapter, struct module *module)
                         wfs_quote(t.key).text);
 }
 
+static int check_used(const struct adapter *adapter, const struct module *module)
+{
+    for (int i = 0; i < N_LEAVES; i++) {
+        if (module->leaves[i] != NULL && (module->used >> i & 1) == 0)
+            return adapter_fail(adapter, EINVAL, module->leaves[i]->key,
+                                "does not go with the other factors of its module");
+    }
+    return 0;
+}
+
 int adapter_terms_add(struct adapter *adapter, struct module *module)
 {
     struct term t = {.adapter = adapter, .module = module, .scale = adapter->request->weight};
+    struct slices slices;
     bool is_tied, is_parameter;
+    if (adapter_slices_find(adapter, module->name, &slices)) {
+        const int code = term_add_slices(&t, &slices);
+        return code < 0 ? code : check_used(adapter, module);
+    }
     int code = find_weight(&t, &is_tied, &is_parameter);
     if (code < 0)
         return code;
     if (t.at == TEXT_INDEX_NONE)
         return replace_bias(&t);
-    code = is_wanted(&t, t.key);
+    code = term_is_wanted(&t, t.key);
     if (code <= 0)
         return code;
     if (is_tied && adapter->config.has_tied_weights)
@@ -288,10 +295,5 @@ int adapter_terms_add(struct adapter *adapter, struct module *module)
     code = code < 0 ? code : add_biases(&t);
     if (code == 0 && term_leaf(&t, LEAF_WHOLE_BIAS) != NULL)
         code = replace_bias(&t);
-    for (int i = 0; i < N_LEAVES && code == 0; i++) {
-        if (module->leaves[i] != NULL && (module->used >> i & 1) == 0 && !is_tied)
-            return adapter_fail(adapter, EINVAL, module->leaves[i]->key,
-                                "does not go with the other factors of its module");
-    }
-    return code;
+    return code < 0 || is_tied ? code : check_used(adapter, module);
 }

@@ -108,6 +108,9 @@ struct adapter {
 
 /* Reads the text, or finds out the form by the keys where there is none. */
 int adapter_config_read(struct adapter *adapter, const char *text);
+/* Reads the configuration that newer versions of diffusers have in the metadata of the file, for a
+ * component. -EBADMSG, -EOPNOTSUPP. */
+int adapter_config_take_metadata(struct adapter *adapter, const char *component);
 void adapter_config_done(struct adapter_config *config);
 
 /* Returns rank and alpha of a module, by the patterns of the configuration. -E2BIG of a regex. */
@@ -122,11 +125,29 @@ void adapter_parts_done(struct adapter *adapter);
 int adapter_names_find(struct adapter *adapter);
 
 /* Returns the number of the tensor of the base that has the key, or TEXT_INDEX_NONE. */
-uint32_t adapter_find(const struct adapter *adapter, const char *key);
+static inline uint32_t adapter_find(const struct adapter *adapter, const char *key)
+{
+    return catalog_keys_find(&adapter->base->keys, key);
+}
 
 /* Returns the key of the embedding that the head is tied to, for the key of a head that the base
  * does not have; else NULL. */
 const char *adapter_find_tied(const struct adapter *adapter, const char *key);
+
+/* The tensors that the product of one module is for. */
+struct slices {
+    uint64_t n_experts; /* 0: not of experts, but n tensors: FRONTS[i] NUMBER BACKS[i].weight */
+    size_t n;
+    uint64_t number;
+    const char *fronts[4], *backs[4];
+    const char *front, *block; /* FRONT BLOCK.EXPERT.BACKS[i].weight: gate, up and down */
+    size_t n_front;
+};
+
+enum { SLICE_KEY = 4096 };
+
+/* Finds those of the base that a module of that name is for, where it is for several. */
+bool adapter_slices_find(const struct adapter *adapter, const char *name, struct slices *ret);
 
 /* Takes the copy of the weight that the factors of a module were trained on, if it has one. */
 int adapter_terms_take_copy(struct adapter *adapter, struct module *module);

@@ -29,6 +29,13 @@ int term_fail_missing(const struct term *t, const char *what)
     return adapter_fail(t->adapter, EINVAL, t->module->typed, "has no %s", what);
 }
 
+int term_is_wanted(const struct term *t, const char *key)
+{
+    const struct adapter_request *r = t->adapter->request;
+    const int code = r->regex == NULL ? 1 : regex_search(r->regex, key, t->adapter->err);
+    return code < 0 || r->regex == NULL ? code : (code > 0) != r->is_negated;
+}
+
 /* ---- views of factors ---- */
 
 /*
@@ -220,10 +227,10 @@ int term_find_scale(struct term *t, uint64_t rank)
 int term_check_rank(const struct term *t, const struct wfs_tensor *factor, uint64_t rank)
 {
     char why[120];
-    if (t->adapter->config.form != FORM_PEFT || t->adapter->config.json == NULL ||
+    if (t->adapter->config.form == FORM_MLX || t->adapter->config.json == NULL ||
         (double)rank == t->rank)
         return 0;
-    snprintf(why, sizeof(why), "its rank is %" PRIu64 ", in adapter_config.json it is %g", rank,
+    snprintf(why, sizeof(why), "its rank is %" PRIu64 ", in the configuration it is %g", rank,
              t->rank);
     return term_fail_shape(t, factor, why);
 }

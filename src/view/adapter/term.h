@@ -73,6 +73,9 @@ const char *term_formula(const struct term *t, const char *product);
 /* Adds the step to the tensor, with a formula and a note of it. */
 int term_add_step(struct term *t, const char *formula);
 
+/* Returns 1 if what is asked for is for this key, else 0, or an error. */
+int term_is_wanted(const struct term *t, const char *key);
+
 /* Notes rank and scale for the report. */
 void term_note_scale(struct term *t);
 
@@ -80,6 +83,7 @@ void term_note_scale(struct term *t);
 int term_add_pair(struct term *t);
 int term_add_embedding(struct term *t);
 int term_add_experts(struct term *t);
+int term_add_slices(struct term *t, const struct slices *slices);
 int term_add_mlx(struct term *t);
 int term_add_dora_scale(struct term *t);
 int term_add_loha(struct term *t);

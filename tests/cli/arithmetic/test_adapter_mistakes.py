@@ -30,7 +30,7 @@ ERRORS = {
     'no-r': 'adapter_config.json has no r',
     'r-0': "alpha 6 and rank 0 of 'layers.0.attn.q_proj' cannot be",
     'rank-mismatch': "lora_B.weight' [8, 3] does not fit 'layers.0.attn.q_proj.weight' [8, 8]: the ranks of its two factors differ",
-    'rank-of-config': "lora_A.weight' [4, 8] does not fit 'layers.0.attn.q_proj.weight' [8, 8]: its rank is 4, in adapter_config.json it is 8",
+    'rank-of-config': "lora_A.weight' [4, 8] does not fit 'layers.0.attn.q_proj.weight' [8, 8]: its rank is 4, in the configuration it is 8",
     'unknown-module': "the base has no 'layers.0.attn.w_proj.weight', which it has factors for; it has 5 others",
     'wrong-in': "lora_A.weight' [4, 9] does not fit 'layers.0.attn.q_proj.weight' [8, 8]",
     'wrong-out': "lora_B.weight' [9, 4] does not fit 'layers.0.attn.q_proj.weight' [8, 8]",
