@@ -223,6 +223,8 @@ static int find_room(struct computation *c, const struct compute_step *step,
         return 0;
     found->n_norms = (size_t)(step->is_by_column ? step->vector.shape.dims[0] : c->n_rows);
     found->norms = calloc(found->n_norms + 1, sizeof(*found->norms));
+    for (size_t i = 0; found->norms != NULL && i < found->n_norms; i++)
+        atomic_init(&found->norms[i], -1);
     return found->norms == NULL ? -ENOMEM : 0;
 }
 

@@ -57,21 +57,7 @@ static int survey_piece(struct survey *survey, const struct patch *patch)
     return code;
 }
 
-static uint64_t bits_of(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static double value_of(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-/* The norm of one row. -0.0 in place of 0, whose bits mean that it is not known. */
+/* The norm of one row. */
 static int find_row_norm(struct survey *survey, uint64_t row, double *ret)
 {
     const struct computation *c = survey->work.computation;
@@ -85,7 +71,7 @@ static int find_row_norm(struct survey *survey, uint64_t row, double *ret)
             sum = sum + survey->values[i] * survey->values[i];
         col += patch.n_cols;
     }
-    *ret = sum > 0 || isnan(sum) ? sqrt(sum) : -0.0;
+    *ret = sqrt(sum);
     return 0;
 }
 
@@ -96,11 +82,11 @@ static int find_row_norms(struct work *work, const struct compute_step *step,
     int code = survey_init(&survey, work, step);
     for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
         double norm;
-        if (atomic_load(&found->norms[patch->row + i]) != 0)
+        if (!(atomic_load(&found->norms[patch->row + i]) < 0))
             continue;
         code = find_row_norm(&survey, patch->row + i, &norm);
         if (code == 0)
-            atomic_store(&found->norms[patch->row + i], bits_of(norm));
+            atomic_store(&found->norms[patch->row + i], norm);
     }
     survey_done(&survey);
     return code;
@@ -129,7 +115,7 @@ static int find_column_norms(struct work *work, const struct compute_step *step,
         double sum = 0;
         for (uint64_t k = 0; k < n_each; k++)
             sum = sum + sums[i * n_each + k];
-        atomic_store(&found->norms[i], bits_of(sqrt(sum)));
+        atomic_store(&found->norms[i], sqrt(sum));
     }
     survey_done(&survey);
     return code;
@@ -200,9 +186,8 @@ static int normalise(struct work *work, const struct compute_step *step, const s
     for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
         for (size_t j = 0; j < patch->n_cols; j++) {
             const uint64_t at = step->is_by_column ? (patch->col + j) / n_each : patch->row + i;
-            const double norm =
-                value_of(atomic_load_explicit(&found->norms[at], memory_order_relaxed));
-            const double factor = vector[at] / fabs(norm);
+            const double factor =
+                vector[at] / atomic_load_explicit(&found->norms[at], memory_order_relaxed);
             v[i * patch->n_cols + j] *= 1 + step->mix * (factor - 1);
         }
     }

@@ -14,8 +14,7 @@
 
 /* What a step finds out about the whole tensor, once. */
 struct findings_of_step {
-    _Atomic uint64_t *norms; /* malloc'ed: the bits of a double, by row or element of the vector; 0:
-                                not known yet */
+    _Atomic double *norms; /* malloc'ed, by row or element of the vector; -1: not known yet */
     size_t n_norms;
     atomic_bool is_known; /* all norms of columns are, or the weights */
     double weights[2];    /* of SLERP: of the base and of A */

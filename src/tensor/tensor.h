@@ -16,6 +16,12 @@ int shape_own(struct wfs_shape *shape, struct arena *arena);
 /* Returns the first text of a list with that name, or NULL. */
 const struct wfs_text *text_find(const struct wfs_text *list, const char *name);
 
+/* Returns whether it is a float that can be calculated with: of 16 bits or more. */
+static inline bool dtype_is_wide_float(enum wfs_dtype dtype)
+{
+    return wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) >= 16;
+}
+
 /* 1 for a dimension that it does not have. */
 static inline uint64_t tensor_dim(const struct wfs_tensor *tensor, uint32_t i)
 {

@@ -90,12 +90,6 @@ static int fail_tensor(const struct arithmetic *a, const struct rule *rule, cons
                     wfs_quote(rule->argument).text, wfs_quote(key).text, text);
 }
 
-static bool is_computable(const struct wfs_tensor *tensor)
-{
-    return wfs_dtype_kind((enum wfs_dtype)tensor->dtype) == WFS_KIND_FLOAT &&
-           wfs_dtype_bits((enum wfs_dtype)tensor->dtype) >= 16;
-}
-
 /* What is not computed has to be the same on both sides. */
 static int compare(const struct arithmetic *a, const struct rule *rule,
                    const struct wfs_tensor *tensor, const struct wfs_tensor *other)
@@ -146,32 +140,19 @@ static int match(const struct arithmetic *a, const struct rule *rule, struct oth
     }
     if ((*ret)->trouble != NULL)
         return fail_tensor(a, rule, tensor->key, (*ret)->trouble);
-    if (is_computable(tensor) && is_computable(*ret))
+    if (dtype_is_wide_float((enum wfs_dtype)tensor->dtype) &&
+        dtype_is_wide_float((enum wfs_dtype)(*ret)->dtype))
         return 1;
     return compare(a, rule, tensor, *ret);
 }
 
-/* Adds a step to the computation of a tensor, which may be new. */
+/* Adds a step to the computation of a tensor, which is new for the first one. */
 static int add_step(struct arithmetic *a, size_t i, const struct compute_step *step,
                     const char *text)
 {
-    struct wfs_catalog *catalog = a->pass->catalog;
-    struct wfs_tensor *tensor = &catalog->tensors[i];
-    struct source *made = a->base.computed[i];
-    const bool is_new = made == NULL;
-    if (is_new && (compute_new(tensor, false, &made) < 0 || catalog_adopt_made(catalog, made) < 0))
-        return wfs_fail_memory(a->pass->err);
-    a->base.computed[i] = made;
-    if (is_new)
-        compute_show(tensor, made);
-    if (compute_add(made, step, text) < 0)
-        return wfs_fail_memory(a->pass->err);
-    const char *before = tensor->changes;
-    if (text == NULL)
-        return 0;
-    tensor->changes = arena_print(&catalog->arena, "%s%s%s", before != NULL ? before : "",
-                                  before != NULL ? "; " : "", text);
-    return tensor->changes == NULL ? wfs_fail_memory(a->pass->err) : 0;
+    return adapter_base_add(&a->base, i, false, step, text, text) < 0
+               ? wfs_fail_memory(a->pass->err)
+               : 0;
 }
 
 /* A key of the other checkpoint that the source does not have is named, too. */
@@ -341,7 +322,9 @@ static int weigh(struct arithmetic *a)
         const struct wfs_tensor *tensor = &a->pass->catalog->tensors[i];
         const struct rule *rule = NULL;
         char text[100];
-        code = is_computable(tensor) ? find_rule(a, RULE_WEIGHT, NULL, tensor->key, &rule) : 0;
+        code = dtype_is_wide_float((enum wfs_dtype)tensor->dtype)
+                   ? find_rule(a, RULE_WEIGHT, NULL, tensor->key, &rule)
+                   : 0;
         if (rule == NULL || code < 0)
             continue;
         pass_use(a->pass, rule);

@@ -156,6 +156,14 @@ static int look_up_fp4(const struct weight *w)
     return add(w, &step, NULL);
 }
 
+/* Shows what is computed as it is, for another formula. */
+static void show_doubles(struct wfs_tensor *tensor, const struct source *made)
+{
+    compute_show(tensor, made);
+    tensor->dtype = WFS_F64;
+    tensor->n_bytes = tensor_elems(tensor) * sizeof(double);
+}
+
 /* Scales of one byte that are powers of two, in U8. */
 static int powers(const struct weight *w, struct wfs_tensor *scales)
 {
@@ -166,9 +174,7 @@ static int powers(const struct weight *w, struct wfs_tensor *scales)
     if (compute_new(scales, false, &made) < 0 || adopt(w, made) < 0 ||
         compute_add(made, &step, NULL) < 0)
         return wfs_fail_memory(w->d->pass->err);
-    compute_show(scales, made);
-    scales->dtype = WFS_F64;
-    scales->n_bytes = tensor_elems(scales) * sizeof(double);
+    show_doubles(scales, made);
     return 0;
 }
 
@@ -364,9 +370,7 @@ static int read_fp4(struct weight *w)
                    : add_grid(&inner, &one, divisor != NULL ? COMPUTE_BY : COMPUTE_TIMES, 0, NULL);
         if (code < 0)
             return code;
-        compute_show(&grid.tensor, inner.made);
-        grid.tensor.dtype = WFS_F64;
-        grid.tensor.n_bytes = tensor_elems(&grid.tensor) * sizeof(double);
+        show_doubles(&grid.tensor, inner.made);
         code = 1;
     }
     code = code <= 0 ? code : unpack(w, codes, PACKING_LOW_FIRST, 4, n_rows, n_cols, &numbers);
@@ -564,9 +568,7 @@ static int read_bnb(struct weight *w)
         code = code < 0 ? code : add(&inner, &offset, NULL);
         if (code < 0)
             return code;
-        compute_show(&grid.tensor, inner.made);
-        grid.tensor.dtype = WFS_F64;
-        grid.tensor.n_bytes = tensor_elems(&grid.tensor) * sizeof(double);
+        show_doubles(&grid.tensor, inner.made);
     }
     code = code < 0 ? code : unpack(w, w->codes, PACKING_HIGH_FIRST, 4, 1, n, &numbers);
     if (code <= 0)

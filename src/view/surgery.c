@@ -17,6 +17,7 @@
 
 #include "tensor/blocks.h"
 #include "tensor/cast.h"
+#include "tensor/tensor.h"
 #include "view/pass.h"
 
 /* Reports that the rule cannot be applied to the item; to: what it should become. */
@@ -86,21 +87,11 @@ static int permute_dims(const struct pass *pass, const struct rule *rule, struct
     return note_turned(pass, rule, item);
 }
 
-static bool is_any_float(uint8_t dtype)
-{
-    return dtype == WFS_F64 || dtype == WFS_F32 || dtype == WFS_FLEX32 || dtype == WFS_F16 ||
-           dtype == WFS_BF16;
-}
-
-static bool is_narrow_float(uint8_t dtype)
-{
-    return wfs_dtype_kind((enum wfs_dtype)dtype) == WFS_KIND_FLOAT && !is_any_float(dtype);
-}
-
 /* Returns whether a cast is for the item, and notes what is odd about that. */
 static bool is_for_cast(const struct rule *rule, struct item *item)
 {
-    const uint8_t stored = item->tensor.stored.dtype;
+    const enum wfs_dtype stored = (enum wfs_dtype)item->tensor.stored.dtype;
+    const bool is_wide = dtype_is_wide_float(stored);
     const bool is_named = rule->regex != NULL;
     if (item->is_kept || item->tensor.dtype == rule->dtype)
         return false;
@@ -108,12 +99,11 @@ static bool is_for_cast(const struct rule *rule, struct item *item)
         return false; /* biases and norms */
     if (!is_named && (item->has_codes || item->has_scale))
         item->oddities |= LEFT_CODES;
-    else if (!is_named && is_narrow_float(stored))
+    else if (!is_named && wfs_dtype_kind(stored) == WFS_KIND_FLOAT && !is_wide)
         item->oddities |= LEFT_NARROW;
     else if (item->has_codes)
         item->oddities |= CAST_SCALE;
-    return is_named || ((is_any_float(stored) || wfs_dtype_has_blocks((enum wfs_dtype)stored)) &&
-                        !item->has_codes);
+    return is_named || ((is_wide || wfs_dtype_has_blocks(stored)) && !item->has_codes);
 }
 
 /* Shows what a source makes of the blocks or numbers of the item. */

@@ -26,6 +26,27 @@ int adapter_base_grow(struct adapter_base *base)
     return code;
 }
 
+int adapter_base_add(struct adapter_base *base, size_t i, bool is_batch,
+                     const struct compute_step *step, const char *text, const char *change)
+{
+    struct wfs_tensor *tensor = &base->catalog->tensors[i];
+    if (base->computed[i] == NULL) {
+        struct source *made;
+        if (compute_new(tensor, is_batch, &made) < 0 || catalog_adopt_made(base->catalog, made) < 0)
+            return -ENOMEM;
+        base->computed[i] = made;
+        compute_show(tensor, made);
+    }
+    if (compute_add(base->computed[i], step, text) < 0)
+        return -ENOMEM;
+    const char *before = tensor->changes;
+    if (change == NULL)
+        return 0;
+    tensor->changes = arena_print(&base->catalog->arena, "%s%s%s", before != NULL ? before : "",
+                                  before != NULL ? "; " : "", change);
+    return tensor->changes == NULL ? -ENOMEM : 0;
+}
+
 const char *adapter_find_embedding(const struct wfs_catalog *catalog)
 {
     static const char *const names[] = {"embed_tokens.weight", "wte.weight", "embed_in.weight",

@@ -8,6 +8,7 @@
 #include <weightfs/error.h>
 
 #include "catalog/catalog.h"
+#include "compute/compute.h"
 #include "view/regex/regex.h"
 
 /* The tensors of a base while adapters are added to it. */
@@ -45,6 +46,14 @@ bool adapter_is_head(const char *key);
 
 int adapter_base_init(struct adapter_base *base, struct wfs_catalog *catalog);
 void adapter_base_done(struct adapter_base *base);
+
+/*
+ * Adds a step to the computation of a tensor, which is new for the first one; then the tensor shows
+ * it. text describes the step, change is appended to what `changes` says; NULL: neither is said.
+ * -ENOMEM.
+ */
+int adapter_base_add(struct adapter_base *base, size_t i, bool is_batch,
+                     const struct compute_step *step, const char *text, const char *change);
 
 /* Makes room for the tensors that the catalog has now. -ENOMEM. */
 int adapter_base_grow(struct adapter_base *base);

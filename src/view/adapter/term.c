@@ -91,53 +91,39 @@ int term_view_vector(const struct term *t, const struct wfs_tensor *factor, stru
 
 /* ---- computations ---- */
 
-/* Returns the computation of the tensor, which may be new. */
-static int take_computation(struct term *t, struct source **ret)
+/* Checks that the tensor can have a computation like this. */
+static int check_computation(const struct term *t)
 {
-    struct adapter_base *base = t->adapter->base;
-    struct wfs_tensor *tensor = term_base(t);
-    if (base->computed[t->at] == NULL) {
-        if (wfs_dtype_kind((enum wfs_dtype)tensor->dtype) != WFS_KIND_FLOAT ||
-            wfs_dtype_bits((enum wfs_dtype)tensor->dtype) < 16)
-            return adapter_fail(t->adapter, EINVAL, t->module->typed,
-                                "is for '%s' of the base, which is %s: only F16, BF16, F32 and F64 "
-                                "are computed; dequantize it first",
-                                wfs_quote(t->key).text,
-                                wfs_dtype_name((enum wfs_dtype)tensor->dtype));
-        struct source *made;
-        if (compute_new(tensor, t->is_batch, &made) < 0 ||
-            catalog_adopt_made(base->catalog, made) < 0)
-            return wfs_fail_memory(t->adapter->err);
-        base->computed[t->at] = made;
-        compute_show(tensor, made);
-    }
-    *ret = base->computed[t->at];
-    return compute_is_batch(*ret) == t->is_batch
-               ? 0
-               : adapter_fail(t->adapter, EINVAL, t->module->typed,
-                              "sees '%s' as experts, another adapter does not",
-                              wfs_quote(t->key).text);
+    const struct source *made = t->adapter->base->computed[t->at];
+    const enum wfs_dtype dtype = (enum wfs_dtype)term_base(t)->dtype;
+    if (made != NULL && compute_is_batch(made) != t->is_batch)
+        return adapter_fail(t->adapter, EINVAL, t->module->typed,
+                            "sees '%s' as experts, another adapter does not",
+                            wfs_quote(t->key).text);
+    if (made == NULL && !dtype_is_wide_float(dtype))
+        return adapter_fail(t->adapter, EINVAL, t->module->typed,
+                            "is for '%s' of the base, which is %s: only F16, BF16, F32 and F64 are "
+                            "computed; dequantize it first",
+                            wfs_quote(t->key).text, wfs_dtype_name(dtype));
+    return 0;
 }
 
 /* Adds the step, with a formula and a note of it. */
 int term_add_step(struct term *t, const char *formula)
 {
-    struct source *made = NULL;
     struct adapter *adapter = t->adapter;
     struct wfs_error inner = {0};
     if (compute_check(&t->step, &inner) < 0)
         return adapter_fail(adapter, inner.code, t->module->typed, "%s", inner.text);
-    const int code = take_computation(t, &made);
+    const int code = check_computation(t);
     if (code < 0)
         return code;
-    struct wfs_tensor *tensor = term_base(t);
     struct arena *arena = &adapter->base->catalog->arena;
-    const char *text = arena_print(arena, "%s (%s)", formula, wfs_quote(adapter->name).text);
-    const char *before = tensor->changes;
-    tensor->changes =
-        arena_print(arena, "%s%slora %s (%s)", before != NULL ? before : "",
-                    before != NULL ? "; " : "", wfs_quote(adapter->name).text, formula);
-    if (text == NULL || tensor->changes == NULL || compute_add(made, &t->step, text) < 0)
+    const struct wfs_quoted name = wfs_quote(adapter->name);
+    const char *text = arena_print(arena, "%s (%s)", formula, name.text);
+    const char *change = arena_print(arena, "lora %s (%s)", name.text, formula);
+    if (text == NULL || change == NULL ||
+        adapter_base_add(adapter->base, t->at, t->is_batch, &t->step, text, change) < 0)
         return wfs_fail_memory(adapter->err);
     adapter->n_pairs++;
     return 0;
