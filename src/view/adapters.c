@@ -239,12 +239,18 @@ static void make_notice(struct pass *pass)
 
 /* Modules of Burn whose parts PyTorch has in one tensor: the keys by which one is known. */
 static const struct {
-    const char *name, *fused, *keys[4];
+    const char *name, *fuse, *keys[4]; /* fuse: the option for one of its tensors */
 } joined[] = {
-    {"Lstm", "weight_ih_l0, weight_hh_l0", {"cell_gate.hidden_transform.weight"}},
-    {"Gru", "weight_ih_l0, weight_hh_l0", {"reset_gate.hidden_transform.weight"}},
+    {"Lstm",
+     "weight_hh_l0:input_gate.hidden_transform.weight,forget_gate.hidden_transform.weight,"
+     "cell_gate.hidden_transform.weight,output_gate.hidden_transform.weight",
+     {"cell_gate.hidden_transform.weight"}},
+    {"Gru",
+     "weight_hh_l0:reset_gate.hidden_transform.weight,update_gate.hidden_transform.weight,"
+     "new_gate.hidden_transform.weight",
+     {"reset_gate.hidden_transform.weight"}},
     {"MultiHeadAttention",
-     "in_proj_weight",
+     "in_proj_weight:query.weight,key.weight,value.weight",
      {"query.weight", "key.weight", "value.weight", "output.weight"}},
 };
 
@@ -289,22 +295,22 @@ static int notice_parts(const struct pass *pass, const struct text_index *keys, 
     }
     if (n == 0)
         return 0;
-    char text[256];
+    char text[WFS_ERROR_TEXT_MAX];
     snprintf(text, sizeof(text),
              "is part of the module %s of Burn, which stays in parts%s: PyTorch has them in one "
-             "tensor (%s), which is not made",
-             joined[kind].name, pass_more(n).text, joined[kind].fused);
+             "tensor; fuse=%s makes it",
+             joined[kind].name, pass_more(n).text, joined[kind].fuse);
     report_add_line(pass->report, REPORT_NOTICES,
                     &(struct report_line){{first->tensor.key, text}, true});
     return 0;
 }
 
-static int notice_all_parts(const struct pass *pass)
+int pass_parts_of_burn(struct pass *pass)
 {
     cleanup(text_index_done) struct text_index keys = {0};
     uint32_t number;
     int code = 0;
-    if (pass->to != TO_TORCH || pass->layout == LAYOUT_TORCH)
+    if (!is_adapting(pass) || pass->to != TO_TORCH || pass->layout == LAYOUT_TORCH)
         return 0;
     for_items(item, pass)
     {
@@ -327,8 +333,7 @@ int pass_adapters(struct pass *pass)
         if (code < 0)
             return code;
     }
-    int code = pass->view->is_strict ? refuse_guesses(pass) : 0;
-    code = code < 0 ? code : notice_all_parts(pass);
+    const int code = pass->view->is_strict ? refuse_guesses(pass) : 0;
     if (code < 0 || pass->like != NULL)
         return code;
     for_items(item, pass)

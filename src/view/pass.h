@@ -119,6 +119,8 @@ int pass_variants(struct pass *pass);
 int pass_companions(struct pass *pass); /* finds scales of codes, for surgery and the last */
 int pass_split(struct pass *pass);      /* with `like`, before it */
 int pass_adapters(struct pass *pass);
+int pass_fuse(struct pass *pass);
+int pass_parts_of_burn(struct pass *pass); /* notices those that are left */
 int pass_like(struct pass *pass);
 int pass_fillers(struct pass *pass);
 int pass_surgery(struct pass *pass); /* what `like` and the split before it have not done */

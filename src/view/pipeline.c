@@ -133,12 +133,12 @@ static int pass_unused_rules(struct pass *pass)
 static int run(struct pass *pass)
 {
     static int (*const passes[])(struct pass *) = {
-        take_out,      pass_attributes, pass_top_level_key, pass_follow,       pass_evidence,
-        pass_remap,    pass_follow,     pass_contiguous,    pass_follow,       pass_classes,
-        pass_filter,   pass_variants,   pass_follow,        pass_companions,   pass_split,
-        pass_adapters, pass_follow,     pass_like,          pass_follow,       pass_surgery,
-        make_order,    pass_collisions, pass_value_names,   pass_unused_rules, put_back,
-        pass_parted,   pass_fillers,
+        take_out,          pass_attributes, pass_top_level_key, pass_follow,     pass_evidence,
+        pass_remap,        pass_follow,     pass_contiguous,    pass_follow,     pass_classes,
+        pass_filter,       pass_variants,   pass_follow,        pass_companions, pass_split,
+        pass_adapters,     pass_fuse,       pass_parts_of_burn, pass_follow,     pass_like,
+        pass_follow,       pass_surgery,    make_order,         pass_collisions, pass_value_names,
+        pass_unused_rules, put_back,        pass_parted,        pass_fillers,
     };
     for (size_t i = 0; i < sizeof(passes) / sizeof(*passes); i++) {
         const int code = passes[i](pass);

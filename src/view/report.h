@@ -20,6 +20,7 @@ enum drop {
     DROP_SHAPE,
     DROP_DTYPE,
     DROP_UNUSED,
+    DROP_FUSED,
 };
 
 /*

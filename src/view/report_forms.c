@@ -386,6 +386,7 @@ static const char *const drops[] = {
     [DROP_SHAPE] = "shape mismatch",
     [DROP_DTYPE] = "dtype mismatch",
     [DROP_UNUSED] = "not in like",
+    [DROP_FUSED] = "fuse",
 };
 
 static void put_row(struct strbuf *out, enum wfs_report_form form, const struct item *item)

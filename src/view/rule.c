@@ -136,6 +136,7 @@ static const enum form forms[] = {
     [RULE_TRANSPOSE] = FORM_REGEX,
     [RULE_PERMUTE] = FORM_PAIR,
     [RULE_SPLIT] = FORM_PAIR,
+    [RULE_FUSE] = FORM_TEXT,
     [RULE_SLICE] = FORM_PAIR,
     [RULE_CAST] = FORM_PAIR_OR_TEXT,
     [RULE_KEEP] = FORM_REGEX,
@@ -300,6 +301,21 @@ static int read_join(struct rule *rule, struct wfs_error *err)
     return 0;
 }
 
+/* "WHOLE:A,B,C" */
+static int read_fuse(struct rule *rule, struct wfs_error *err)
+{
+    char *colon = strchr(rule->argument, ':');
+    if (colon != NULL)
+        *colon = ',';
+    int code = cut_list(rule, err);
+    for (uint32_t i = 1; i < rule->n_parts && code == 0; i++)
+        code = rule->parts[i][0] == '\0' ? -EINVAL : 0;
+    return code == 0 && colon != NULL && rule->n_parts > 2
+               ? 0
+               : wfs_fail(err, EINVAL, "'%s' is not of the form WHOLE:A,B,C",
+                          wfs_quote(rule->text).text);
+}
+
 static int read_argument(struct rule *rule, struct wfs_error *err)
 {
     switch (rule->kind) {
@@ -316,6 +332,8 @@ static int read_argument(struct rule *rule, struct wfs_error *err)
         return read_order(rule, err);
     case RULE_SPLIT:
         return read_parts(rule, err);
+    case RULE_FUSE:
+        return read_fuse(rule, err);
     case RULE_SLICE:
         return cut_list(rule, err);
     case RULE_CAST:

@@ -38,6 +38,7 @@ enum rule_kind {
     RULE_TRANSPOSE,
     RULE_PERMUTE,
     RULE_SPLIT,
+    RULE_FUSE,
     RULE_SLICE,
     RULE_CAST,
     RULE_KEEP,

@@ -257,6 +257,7 @@ static const struct option options[] = {
     {{"transpose", "REGEX", "swap the last two dimensions"}, .rule = RULE_TRANSPOSE},
     {{"permute", "REGEX:1,0,2", "reorder the dimensions"}, .rule = RULE_PERMUTE},
     {{"split", "REGEX:A,B,C", "split the first dimension; A=4,B=1 in sizes"}, .rule = RULE_SPLIT},
+    {{"fuse", "WHOLE:A,B,C", "join tensors whose keys have A, B, C, as rows"}, .rule = RULE_FUSE},
     {{"slice", "REGEX:RANGES", "show a part of each, e.g. 0:1000,:"}, .rule = RULE_SLICE},
     {{"cast", "[REGEX:]DTYPE", "convert elements; by default of all float tensors"},
      .rule = RULE_CAST},
