@@ -135,7 +135,10 @@ static int match(const struct arithmetic *a, const struct rule *rule, struct oth
     if (!wfs_shape_is_equal(&tensor->shape, &(*ret)->shape)) {
         wfs_shape_format(&tensor->shape, here, sizeof(here));
         wfs_shape_format(&(*ret)->shape, there, sizeof(there));
-        snprintf(text, sizeof(text), "has another shape there: %s, here %s", there, here);
+        const bool has_rows = tensor->shape.rank == 2 && (*ret)->shape.rank == 2 &&
+                              tensor->shape.dims[1] == (*ret)->shape.dims[1];
+        snprintf(text, sizeof(text), "has another shape there: %s, here %s%s", there, here,
+                 has_rows ? "; a conversion with slice can cut rows off first" : "");
         return fail_tensor(a, rule, tensor->key, text);
     }
     if ((*ret)->trouble != NULL)
@@ -167,7 +170,11 @@ static int check_rest(const struct arithmetic *a, const struct rule *rule, struc
             return code;
         if (code > 0 && catalog_keys_find(&a->base.keys, key) == TEXT_INDEX_NONE)
             return fail_tensor(a, rule, key,
-                               "is in it, and not in the source; `partial` ignores it");
+                               adapter_is_head(key) && a->base.embedding != NULL
+                                   ? "is in it, and the source has its embedding in its place: "
+                                     "with the two files exchanged both are computed; `partial` "
+                                     "ignores it"
+                                   : "is in it, and not in the source; `partial` ignores it");
     }
     return 0;
 }

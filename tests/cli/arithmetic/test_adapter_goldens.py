@@ -20,8 +20,8 @@ STEPWISE = ('swa', 'ema')
 REFUSED = {
     'linear-nan-weight': "weight: 'nan' is not a number",
     'linear-weights-sum-0': "'lm_head.weight' has weights whose sum is 0",
-    'linear-vocab-truncated': "'lm_head.weight' has another shape there: [18, 8], here [16, 8]",
-    'linear-tied-and-untied': "'lm_head.weight' is in it, and not in the source; `partial` ignores it",
+    'linear-vocab-truncated': "'lm_head.weight' has another shape there: [18, 8], here [16, 8]; a conversion with slice can cut rows off first",
+    'linear-tied-and-untied': "'lm_head.weight' is in it, and the source has its embedding in its place: with the two files exchanged",
 }
 
 pytestmark = pytest.mark.skipif(not shared.IS_THERE, reason='the golden files are not here')
@@ -85,7 +85,11 @@ def test_the_exact_value_rounded_once(memory, case):
     done = weightfs('convert', *options, base, out, '--overwrite', has_notices=True, code=None)
     if case.name in REFUSED:
         assert done.code == 7 and REFUSED[case.name] in done.error
-        return
+        if 'exchanged' not in REFUSED[case.name]:
+            return
+        base, options = sums({**about, 'config': {**about['config'], 'models': about['config']['models'][::-1]}})
+        done = weightfs('convert', *options, base, out, '--overwrite')
+        before = arrays(base)
     assert done.code == 0, done.stderr
     found = arrays(out)
     wrong = {key: differences(found[key][1], values, found[key][0], before.get(key, (0, 0 * values))[1] if before.get(key, (0, values))[1].shape == values.shape else 0)
