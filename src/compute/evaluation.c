@@ -249,8 +249,8 @@ static int replace_rows(struct work *work, const struct compute_step *step,
 
 static void round_single(const struct compute_step *step, double *v, size_t n)
 {
-    for (size_t i = 0; i < n && step->is_single; i++)
-        v[i] = (double)(float)v[i];
+    if (step->is_single)
+        kernel_round(v, n);
 }
 
 static int look_up(struct work *work, const struct compute_step *step, const struct patch *patch,
@@ -280,11 +280,12 @@ static void do_grid_row(const struct compute_step *step, const struct patch *pat
         const uint64_t block = (patch->col + j) / n_block, end = (block + 1) * n_block - patch->col;
         const size_t n_end = end < patch->n_cols ? (size_t)end : patch->n_cols;
         const double g = grid[block - first];
-        for (; j < n_end; j++) {
-            v[j] = step->operation == COMPUTE_TIMES ? v[j] * g
-                   : step->operation == COMPUTE_BY  ? v[j] / g
-                                                    : v[j] + step->scale * g;
+        if (step->operation == COMPUTE_TIMES) {
+            kernel_scale(v + j, g, n_end - j);
+            j = n_end;
         }
+        for (; j < n_end; j++)
+            v[j] = step->operation == COMPUTE_BY ? v[j] / g : v[j] + step->scale * g;
     }
 }
 

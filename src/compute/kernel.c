@@ -57,6 +57,12 @@ CAST_CLONES static void add_squares(double *restrict sums, const double *from, s
         sums[i] = sums[i] + from[i] * from[i];
 }
 
+CAST_CLONES static void round_all(double *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = (double)(float)to[i];
+}
+
 void kernel_multiply(const double *left, size_t n_rank, const double *right, size_t n_step,
                      size_t n, double *to)
 {
@@ -76,6 +82,11 @@ void kernel_towards(double *to, double scale, const double *from, const double *
 void kernel_scale(double *to, double scale, size_t n)
 {
     scale_all(to, scale, n);
+}
+
+void kernel_round(double *to, size_t n)
+{
+    round_all(to, n);
 }
 
 void kernel_product(double *to, const double *from, size_t n)

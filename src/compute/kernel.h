@@ -22,6 +22,9 @@ void kernel_towards(double *to, double scale, const double *from, const double *
 /* to[i] *= scale */
 void kernel_scale(double *to, double scale, size_t n);
 
+/* Rounds each to F32. */
+void kernel_round(double *to, size_t n);
+
 /* to[i] *= from[i] */
 void kernel_product(double *to, const double *from, size_t n);
 
