@@ -103,7 +103,7 @@ static const char *const known_keys[] = {"alora_invocation_tokens",
 
 static const char *const methods[] = {"LORA", "ADALORA", "LOHA", "LOKR", "IA3", "OFT", "VERA"};
 
-enum { MOST_PATTERNS = 4096 }; /* each is tried for each module */
+enum { MOST_PATTERNS = 4096, MOST_PARAMETERS = 256 }; /* each is tried for each module */
 
 static bool is_set(const json_t *value)
 {
@@ -229,6 +229,9 @@ static int read_peft(struct adapter *adapter)
             return fail_config(adapter, EOPNOTSUPP, "'%s' cannot be merged: %s", unmergeable[i].key,
                                unmergeable[i].why);
     }
+    if (json_array_size(json_object_get(c->json, "target_parameters")) > MOST_PARAMETERS)
+        return fail_config(adapter, E2BIG, "'target_parameters' has more than %d names",
+                           MOST_PARAMETERS);
     c->rank = number(c->json, "r");
     c->alpha = number(c->json, "lora_alpha");
     c->alpha = isnan(c->alpha) ? number(c->json, "alpha") : c->alpha;

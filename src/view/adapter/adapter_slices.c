@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_EXPERTS = 1 << 20 };
+enum { MOST_EXPERTS = 1 << 20, MOST_WRAPPERS = 8 };
 
 /* Returns the number of one of the tensors, or TEXT_INDEX_NONE. */
 static uint32_t find(const struct adapter *adapter, const struct slices *s, uint64_t expert,
@@ -46,11 +46,13 @@ static bool find_experts(const struct adapter *adapter, const char *name, struct
 {
     static const char memory[] = ".mlp.experts", file[] = ".block_sparse_moe.experts",
                       wrapper[] = ".base_layer";
-    size_t n = strlen(name);
-    if (json_array_size(json_object_get(adapter->config.json, "target_parameters")) == 0)
-        return false;
-    while (n > strlen(wrapper) && memcmp(name + n - strlen(wrapper), wrapper, strlen(wrapper)) == 0)
+    size_t n = strlen(name), n_wrappers = 0;
+    for (; n > strlen(wrapper) && memcmp(name + n - strlen(wrapper), wrapper, strlen(wrapper)) == 0;
+         n_wrappers++)
         n -= strlen(wrapper);
+    if (json_array_size(json_object_get(adapter->config.json, "target_parameters")) == 0 ||
+        n_wrappers > MOST_WRAPPERS)
+        return false;
     const bool is_mlp =
         n > strlen(memory) && memcmp(name + n - strlen(memory), memory, strlen(memory)) == 0;
     for (unsigned i = 0; i < (is_mlp ? 4 : 2); i++) { /* Mixtral has another name in files */
