@@ -201,8 +201,7 @@ static int set(struct wfs_view *view, const struct option *option, const char *v
 }
 
 static const struct option options[] = {
-    {{"join", "[REGEX:]DIM", "read the ranks of model parallelism as one"},
-     .rule = RULE_JOIN},
+    {{"join", "[REGEX:]DIM", "read the ranks of model parallelism as one"}, .rule = RULE_JOIN},
     {{"overlay", "[REGEX:]FILE", "add or replace tensors with those of FILE"},
      .rule = RULE_OVERLAY},
     {{"dequantize", "[REGEX]", "show codes with scales beside them as BF16"},
