@@ -33,6 +33,9 @@ int wfs_remote_ask(struct wfs_remote *remote, const char *url, char **ret, uint6
 /* Adds to the findings of a checkpoint where it came from. -ENOMEM. */
 int wfs_remote_tell(struct wfs_catalog *catalog, const char *text);
 
+/* Lets only this process ask: one that it forks gets an error, and disturbs nothing. */
+void wfs_remote_bind(struct wfs_remote *remote);
+
 /*
  * Asked by a read that nobody can stop (see struct wfs_io), in its thread, before it waits for what
  * has not been fetched: 0, or a negative errno, with which it fails at once. The range is all that

@@ -19,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/statvfs.h>
 
 enum { RETRIES = 5, TIMEOUT_S = 60 };
@@ -448,14 +449,36 @@ static void close_stores(const struct opened *opened)
     }
 }
 
+/* Forks as fork does; a guest's child is not a child of the caller, whose streams stay as they are.
+ */
+static pid_t fork_for(const struct fetcher_settings *settings)
+{
+    int status = 0;
+    if (!settings->is_guest) {
+        fflush(NULL);
+        return fork();
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const pid_t child = fork();
+        if (child != 0)
+            _exit(child < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+        return 0;
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (status != 0)
+        errno = EAGAIN;
+    return status == 0 ? pid : -1;
+}
+
 static int start(const struct fetcher_settings *settings, const struct opened *opened,
                  struct wfs_remote **out, struct wfs_error *err)
 {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return wfs_fail(err, errno, "cannot start to fetch: %s", strerror(errno));
-    fflush(NULL);
-    const pid_t pid = fork();
+    const pid_t pid = fork_for(settings);
     if (pid == 0)
         run(settings, ends[1], opened);
     close(ends[1]);

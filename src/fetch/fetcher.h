@@ -16,6 +16,7 @@
 /* A zeroed one asks for what is usual. */
 struct fetcher_settings {
     bool is_unconfined; /* without a sandbox */
+    bool is_guest; /* the process is not ours: it gets no child that it would have to wait for */
     bool has_retries, has_timeout;
     unsigned retries;     /* of a request */
     unsigned timeout_s;   /* without a byte; 0: no limit */

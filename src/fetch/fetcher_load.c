@@ -16,21 +16,25 @@
 typedef int start_function(const struct fetcher_settings *settings, struct wfs_remote **out,
                            struct wfs_error *err);
 
-/* Beside the library, as in the folder of a build; else where it is installed. Not beside the
- * program, which may lie among downloads. Stays loaded. */
+/* Beside the library, as in the folder of a build, or in a folder there; else where it is
+ * installed. Not beside the program, which may lie among downloads. Stays loaded. */
 static void *load(void)
 {
+    static const char *const places[] = {"/" MODULE, "/weightfs/" MODULE};
     Dl_info library;
-    autofree char *path = NULL;
     const void *symbol = dlsym(RTLD_DEFAULT, "wfs_load");
     const char *slash = symbol != NULL && dladdr(symbol, &library) != 0 && library.dli_fname != NULL
                             ? strrchr(library.dli_fname, '/')
                             : NULL;
-    if (slash != NULL &&
-        asprintf(&path, "%.*s/" MODULE, (int)(slash - library.dli_fname), library.dli_fname) < 0)
-        path = NULL;
-    const bool is_beside = path != NULL && access(path, F_OK) == 0;
-    return dlopen(is_beside ? path : WFS_FETCH_FOLDER "/" MODULE, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; slash != NULL && i < sizeof(places) / sizeof(*places); i++) {
+        autofree char *path = NULL;
+        if (asprintf(&path, "%.*s%s", (int)(slash - library.dli_fname), library.dli_fname,
+                     places[i]) < 0)
+            path = NULL;
+        if (path != NULL && access(path, F_OK) == 0)
+            return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return dlopen(WFS_FETCH_FOLDER "/" MODULE, RTLD_NOW | RTLD_LOCAL);
 }
 
 int fetcher_load(const struct fetcher_settings *settings, struct wfs_remote **out,

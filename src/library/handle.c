@@ -7,6 +7,7 @@
 #include "program/checkpoint.h"
 #include "program/suggestion.h"
 
+#include <weightfs/remote.h>
 #include <weightfs/strbuf.h>
 #include <weightfs/url.h>
 
@@ -71,9 +72,12 @@ int handle_open(const char *source, struct call *call, struct wfs_checkpoint **o
     cleanup(hub_copies_done) struct hub_copies copies = {0};
     struct checkpoint_failure failure = {0};
     struct checkpoint_options options = {.load = call->settings.load, .copies = &copies};
+    call->settings.fetcher.is_guest = true;
     const bool is_reported = report != NULL || !wfs_view_is_empty(call->view);
     enum exit_code exit_code =
         checkpoint_connect(source, &call->settings.fetcher, call->view, &options, &failure.err);
+    if (options.load.remote != NULL)
+        wfs_remote_bind(options.load.remote);
     if (exit_code == EXIT_DONE)
         exit_code = checkpoint_load(source, &options, call->view, &catalog,
                                     is_reported ? &own : NULL, &failure);

@@ -32,6 +32,7 @@ struct call {
 
 struct wfs_remote {
     int socket;
+    pid_t owner; /* 0: any process */
     atomic_uint n_users;
     wfs_remote_gate *gate; /* NULL: none */
     void *gate_ctx;
@@ -56,6 +57,16 @@ int wfs_remote_new(int socket, struct wfs_remote **out)
     pthread_mutex_init(&remote->lock, NULL);
     *out = remote;
     return 0;
+}
+
+void wfs_remote_bind(struct wfs_remote *remote)
+{
+    remote->owner = getpid();
+}
+
+static bool is_of_other(const struct wfs_remote *remote)
+{
+    return remote->owner != 0 && remote->owner != getpid();
 }
 
 struct wfs_remote *remote_share(struct wfs_remote *remote)
@@ -258,6 +269,9 @@ static int begin(const struct wfs_io *io, struct wfs_remote *remote, struct call
     call->object = message->object;
     call->next = remote->calls;
     remote->calls = call;
+    if (is_of_other(remote))
+        return wfs_fail(&call->err, EIO,
+                        "cannot be fetched in a child of the process that opened it");
     const int code = send_patiently(io, remote, message);
     return code == 0 || code == -EINTR || code == -EMSGSIZE ? code : fail_dead(&call->err);
 }
@@ -361,5 +375,6 @@ int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number
 
 void remote_tell(struct wfs_remote *remote, const struct fetching *message)
 {
-    (void)fetching_send(remote->socket, message, -1);
+    if (!is_of_other(remote))
+        (void)fetching_send(remote->socket, message, -1);
 }
