@@ -85,7 +85,7 @@ LIBRARIES = {
     'cbor.h': ['format/burnpack'],
     'curl/curl.h': ['fetch'],
     'nettle/sha2.h': ['program/blob.c', 'cli/sum.c', 'library/reports.c'],
-    'jansson.h': ['text', 'tree/control/texts.c', 'tree/stage/statusfile.c', 'value', 'view', 'view/adapter'],
+    'jansson.h': ['program/model_config.c', 'text', 'tree/control/texts.c', 'tree/stage/statusfile.c', 'value', 'view', 'view/adapter'],
     'mpack.h': ['format/records/mpk.c'],
     'pcre2.h': ['view/regex'],
     'seccomp.h': ['sandbox/callfilter.c'],

@@ -23,7 +23,7 @@ static enum exit_code fail(const char *path, int code)
 /* ---- list ---- */
 
 static const struct table_column columns[] = {{.heading = "URL", .is_key = true},
-                                              {.heading = "size", .is_right = true},
+                                              {.heading = "size", .is_right = true, .stays = true},
                                               {.heading = "present", .is_right = true},
                                               {.heading = "opened"}};
 
@@ -55,7 +55,9 @@ static enum exit_code list(const struct args *args, const char *path, int fd)
         table_bytes(&table, cachefile_count(&cache));
         put_time(&table, opened);
     }
-    return table_print(&table) == -ENOMEM ? print_memory(NULL) : EXIT_DONE;
+    const int code = table_print(&table);
+    table_print_dropped(&table);
+    return code < 0 ? print_memory(NULL) : EXIT_DONE;
 }
 
 /* ---- verify ---- */

@@ -121,9 +121,9 @@ static void put_row(struct table *table, const struct diff_row *row)
     const enum screen_colour colour = row->b == NULL   ? COLOUR_REMOVED
                                       : row->a == NULL ? COLOUR_ADDED
                                                        : COLOUR_CHANGED;
-    struct strbuf key = {0};
+    struct strbuf key = {0}, new_key = {0};
     strbuf_puts(&key, diff_row_tensor(row)->key);
-    if (is_renamed)
+    if (is_renamed && table->form != TABLE_SCREEN)
         strbuf_printf(&key, " -> %s", row->b->key);
     table_name(table, colour, key.has_failed ? NULL : key.bytes);
     strbuf_done(&key);
@@ -149,6 +149,11 @@ static void put_row(struct table *table, const struct diff_row *row)
     }
     put_dtypes(table, row);
     put_shapes(table, row);
+    if (is_renamed && table->form == TABLE_SCREEN) {
+        strbuf_puts(&new_key, "  -> ");
+        strbuf_escape(&new_key, row->b->key, strlen(row->b->key));
+        table_below(table, colour, &new_key);
+    }
 }
 
 static int print_long(struct diff_row *rows, size_t n_rows, const struct args *args)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs info, config and check: a summary of a checkpoint, its non-tensor contents, and damage
- * and oddities.
+ * weightfs info and check: a summary of a checkpoint, and damage and oddities.
  */
 #include "cli/args.h"
 #include "cli/input.h"
@@ -10,6 +9,7 @@
 #include "cli/values.h"
 #include "program/checkup.h"
 #include "program/key_tree.h"
+#include "program/model_config.h"
 #include "program/print.h"
 #include "program/summary.h"
 #include "program/terminal.h"
@@ -17,7 +17,6 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>
 #include <weightfs/json_out.h>
-#include <weightfs/value.h>
 #include <weightfs/workload.h>
 
 #include <errno.h>
@@ -29,7 +28,7 @@
 
 /* ---- tables with bars, for a terminal ---- */
 
-enum { N_BAR = 20, N_MOST = 16 /* rows of the table */ };
+enum { N_BAR = 20, N_SHORT_BAR = 10, N_WIDE = 100 /* columns of a terminal */, N_MOST = 16 };
 
 /* A narrow terminal has no room for the last ones. */
 static const struct table_column columns[] = {
@@ -38,7 +37,7 @@ static const struct table_column columns[] = {
     {.heading = "share", .is_right = true},
     {.heading = "elements", .is_right = true},
     {.heading = "tensors", .is_right = true},
-    {.heading = "", .n_least = 4},
+    {.heading = ""},
 };
 
 enum { N_COLUMNS = sizeof(columns) / sizeof(columns[0]) };
@@ -62,7 +61,7 @@ static void add_totals(struct table *table, const struct totals *totals, uint64_
     table_text(table, COLOUR_NONE, share_text);
     table_count(table, totals->n_elems);
     table_count(table, totals->n_tensors);
-    table_bar(table, COLOUR_ADDED, share, N_BAR);
+    table_bar(table, COLOUR_ADDED, share, table->n_screen < N_WIDE ? N_SHORT_BAR : N_BAR);
 }
 
 static int by_size(const void *a, const void *b)
@@ -216,6 +215,29 @@ static void list_sources(const struct summary *info)
     end_list(n);
 }
 
+/* Below the tables of a terminal, harmless ones are only counted. */
+static void print_findings(const struct summary *info)
+{
+    const size_t n = wfs_catalog_n_findings(info->catalog);
+    size_t n_listed = 0, n_harmless = 0;
+    for (size_t i = 0; i < n; i++)
+        n_harmless += wfs_catalog_finding(info->catalog, i)->severity == WFS_INFO;
+    if (n > 0)
+        putchar('\n');
+    for (size_t i = 0; i < n && n_listed < N_SHOWN; i++) {
+        const struct wfs_finding *finding = wfs_catalog_finding(info->catalog, i);
+        if (finding->severity == WFS_INFO)
+            continue;
+        print_label("findings:", n_listed++);
+        print_finding(NULL, finding);
+    }
+    end_list(n - n_harmless);
+    if (n_harmless > 0) {
+        print_label("findings:", n_listed);
+        printf("%s, listed by 'weightfs check'\n", wfs_count(n_harmless, "harmless finding").text);
+    }
+}
+
 static void list_findings(const struct summary *info)
 {
     const size_t n = wfs_catalog_n_findings(info->catalog);
@@ -245,22 +267,28 @@ static enum exit_code print_info(const struct summary *info, const struct args *
     print_field("format:", wfs_catalog_format(info->catalog)->name);
     print_field("container:", wfs_catalog_container(info->catalog)->name);
     print_field("writer:", summary_writer(info->catalog));
+    model_config_put(NULL, info->catalog);
+    if (is_screen)
+        printf("parameters: %s (%" PRIu64 ")\n", amount_of_count(info->all.n_elems).text,
+               info->all.n_elems);
     printf("tensors:    %" PRIu64 "\n", info->all.n_tensors);
     printf("bytes:      %" PRIu64 " (%s)\n", info->all.n_bytes,
            amount_of_bytes(info->all.n_bytes).text);
-    printf("elements:   %" PRIu64, info->all.n_elems);
-    if (is_screen)
-        printf(" (%s)", amount_of_count(info->all.n_elems).text);
-    putchar('\n');
-    if (!is_screen)
+    if (!is_screen) {
+        printf("elements:   %" PRIu64 "\n", info->all.n_elems);
         list_dtypes(info);
+    }
     list_metadata(info);
     if (!is_screen)
         list_top_level(info);
     list_sources(info);
-    list_findings(info);
-    if (is_screen && (print_modules(&info->tree, args) < 0 || print_dtypes(info, args) < 0))
+    if (!is_screen) {
+        list_findings(info);
+        return EXIT_DONE;
+    }
+    if (print_modules(&info->tree, args) < 0 || print_dtypes(info, args) < 0)
         return print_memory(info->path);
+    print_findings(info);
     return EXIT_DONE;
 }
 
@@ -297,40 +325,6 @@ const struct verb verb_info = {
     .has_source = true,
     .options = {{"json", NULL, "print one JSON object, of several SOURCEs a list"}},
     .run = run_info,
-};
-
-/* ---- config ---- */
-
-static enum exit_code run_config(const struct args *args)
-{
-    auto_catalog struct wfs_catalog *catalog = NULL;
-    autofree char *text = NULL;
-    size_t n_bytes;
-    struct wfs_error err = {0};
-    const char *path = args->operands[0];
-    enum exit_code exit_code = input_load(args, path, &catalog);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    const char *key = args->n_operands > 1 ? args->operands[1] : NULL;
-    int code = wfs_catalog_config(catalog, key, &text, &n_bytes, &err);
-    autofree char *unescaped = code == -ENOENT ? input_unescape(key) : NULL;
-    if (unescaped != NULL && strcmp(unescaped, key) != 0)
-        code = wfs_catalog_config(catalog, unescaped, &text, &n_bytes, &err);
-    if (code < 0)
-        return print_error(code == -ENOENT ? EXIT_NO_MATCH : exit_of_errno(-code), path, "%s",
-                           err.text);
-    print_json(stdout, text, n_bytes);
-    return EXIT_DONE;
-}
-
-const struct verb verb_config = {
-    .operands = "SOURCE [KEY]",
-    .text = "Print the non-tensor contents of a checkpoint as JSON: all of them, or those at\n"
-            "the dotted KEY. Python objects are shown as {\"$python\": \"module.Class\", ...};\n"
-            "they are never constructed.",
-    .has_source = true,
-    .is_json = true,
-    .run = run_config,
 };
 
 /* ---- check ---- */

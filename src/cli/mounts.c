@@ -74,7 +74,7 @@ enum exit_code mounts_print(const struct args *args)
     static const struct table_column columns[] = {
         {.heading = "mount point", .member = "mountpoint", .is_key = true},
         {.heading = "source", .member = "source", .cuts_middle = true, .n_least = 12},
-        {.heading = "state", .member = "state"},
+        {.heading = "state", .member = "state", .stays = true},
         {.heading = "edits", .member = "n_edits", .is_right = true},
     };
     struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
@@ -101,6 +101,7 @@ enum exit_code mounts_print(const struct args *args)
         json_out_close(&json);
         json_out_close(&json);
     }
+    table_print_dropped(&table);
     if (table.form == TABLE_SCREEN && table.n_cells == 0)
         puts("no mounts of this user");
     return code < 0 ? print_memory(NULL) : EXIT_DONE;

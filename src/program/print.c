@@ -179,7 +179,7 @@ struct amount amount_of_bytes(uint64_t n_bytes)
 
 struct amount amount_of_count(uint64_t n)
 {
-    static const char units[] = "kMGTPE";
+    static const char units[] = "kMBTPE"; /* B: billions, as parameters are counted */
     struct amount amount;
     double count = (double)n;
     if (n < 1000)

@@ -72,7 +72,7 @@ struct amount {
 };
 
 struct amount amount_of_bytes(uint64_t n_bytes); /* "512 B", "1.5 GiB" */
-struct amount amount_of_count(uint64_t n);       /* "512", "7.09 M" */
+struct amount amount_of_count(uint64_t n);       /* "512", "7.09 M", "6.74 B" */
 
 /*
  * Flushes stdout at the end of a verb. Returns exit_code, or EXIT_OUTPUT if that or an earlier

@@ -4,6 +4,8 @@
  */
 #include "program/summary.h"
 
+#include "program/model_config.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -164,6 +166,7 @@ void summary_put(const struct summary *summary, struct json_out *json)
     json_out_text(json, "container", container == NULL ? NULL : container->name);
     json_out_text(json, "format", format == NULL ? NULL : format->name);
     json_out_text(json, "writer", summary_writer(catalog));
+    model_config_put(json, catalog);
     json_out_u64(json, "n_tensors", summary->all.n_tensors);
     json_out_u64(json, "n_bytes", summary->all.n_bytes);
     json_out_u64(json, "n_elems", summary->all.n_elems);

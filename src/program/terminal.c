@@ -286,11 +286,27 @@ static size_t part_of(const struct wrapped *wrapped, const char *text, size_t n_
     return n_bytes;
 }
 
+/* Returns where a line that was broken goes on: below the value after a label, "file:     x", or
+ * after as many spaces as a label would take. */
+static size_t indent_of(const struct wrapped *wrapped, const char *text, size_t n_bytes)
+{
+    enum { N_USUAL = 4, N_LABEL = 12 };
+    size_t n = 0;
+    while (n < n_bytes && n < N_LABEL && text[n] != ' ' && text[n] != ':')
+        n++;
+    n += n > 0 && n < n_bytes && text[n] == ':';
+    const bool has_label = n > 0 && n + 2 < n_bytes && memcmp(text + n, "  ", 2) == 0;
+    while (n < n_bytes && text[n] == ' ')
+        n++;
+    const bool is_column = has_label || (n >= 8 && text[0] == ' ');
+    return is_column && n <= wrapped->width / 3 ? n : N_USUAL;
+}
+
 /* A line that was broken goes on with an indent. */
 static void break_line(const struct wrapped *wrapped, const char *text, size_t n_bytes,
                        struct strbuf *out)
 {
-    static const char indent[] = "\n    ";
+    const size_t n_indent = indent_of(wrapped, text, n_bytes);
     size_t n_columns = wrapped->width;
     for (;;) {
         const size_t n = part_of(wrapped, text, n_bytes, n_columns);
@@ -306,8 +322,8 @@ static void break_line(const struct wrapped *wrapped, const char *text, size_t n
         }
         if (n_bytes == 0)
             return;
-        strbuf_puts(out, indent);
-        n_columns = wrapped->width - (sizeof(indent) - 2);
+        strbuf_printf(out, "\n%*s", (int)n_indent, "");
+        n_columns = wrapped->width - n_indent;
     }
 }
 

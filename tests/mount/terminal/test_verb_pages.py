@@ -8,8 +8,8 @@ import subprocess
 import numpy
 import pytest
 
-from wfs_testlib import program
-from wfs_testlib.program import BUILD, SAMPLE, tool, weightfs
+from wfs_testlib import program, terminal
+from wfs_testlib.program import BUILD, ROOT, SAMPLE, tool, weightfs
 
 VERBS = re.findall(r'^  ([a-z]+)  +(.*)', weightfs('--help').stdout.split('verbs:')[1].split('\n\n')[0], re.M)
 HAS_PAGES = (BUILD / 'docs/man').exists()
@@ -24,9 +24,23 @@ def read_page(verb):
 
 
 def examples(verb):
-    """The commands of a page."""
+    """The commands of a page; lines with an indent go on."""
     section = read_page(verb).split('.Sh EXAMPLES\n')[1].split('.Sh ')[0]
-    return re.findall(r'^\$ (.*)', section.replace('\\e', '\\'), re.M)
+    return [re.sub(r'\\?\n +', ' ', command).replace('\\e', '\\')
+            for command in re.findall(r'^\$ (.*(?:\n +.*)*)', section.replace('\\e\n', '\\\n'), re.M)]
+
+
+@pytest.mark.skipif(shutil.which('man') is None or shutil.which('col') is None, reason='there is no man')
+def test_pages_fit_80_columns():
+    """Without a warning of groff."""
+    pages = [*(BUILD / 'docs/man').glob('*.1'), *(ROOT / 'docs/man').glob('*.[18]')]
+    assert len(pages) > len(VERBS)
+    for page in pages:
+        done = subprocess.run(['man', '--warnings=all', '-l', page], env={**os.environ, 'MANWIDTH': '80', 'LC_ALL': 'C.UTF-8', 'TERM': 'dumb'}, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=program.PATIENCE, check=True)
+        text = subprocess.run(['col', '-bx'], input=done.stdout, text=True, stdout=subprocess.PIPE, timeout=program.PATIENCE, check=True).stdout
+        assert done.stderr == '' and 'SYNOPSIS' in text, page
+        assert [line for line in text.splitlines() if terminal.width(line) > 80] == [], page
 
 
 @pytest.mark.parametrize('verb, summary', VERBS)
