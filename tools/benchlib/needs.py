@@ -5,7 +5,7 @@ import os
 import shutil
 
 # Section: the programs and Python modules that it uses.
-NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "growth": ["numpy"], "python": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"],
+NEEDS = {"reads": ["rsync"], "listings": ["getfattr"], "views": ["numpy"], "growth": ["numpy"], "gguf": ["gguf", "time"], "python": ["numpy"], "remote": ["curl", "ip", "nginx", "openssl"],
          **dict.fromkeys(("opens", "conversions", "largemodel", "everyday", "distributed", "peers"), ["time"])}
 # Without these some rows are empty.
 OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"], "remote": ["rclone", "huggingface_hub"],
@@ -13,8 +13,8 @@ OPTIONAL = {"views": ["torch"], "opens": ["torch"], "reflinks": ["mkfs.xfs"], "r
 PACKAGES = {"rsync": "rsync", "getfattr": "attr", "numpy": "python3-numpy", "torch": "python3-torch", "mkfs.xfs": "xfsprogs",
             "fusermount3": "fuse3", "curl": "curl", "ip": "iproute2", "nginx": "nginx", "openssl": "openssl", "rclone": "rclone",
             "time": "time",
-            "huggingface_hub": "huggingface_hub (from PyPI)", "safetensors": "safetensors (from PyPI)"}
-MODULES = {"numpy", "torch", "huggingface_hub", "safetensors"}
+            "huggingface_hub": "huggingface_hub (from PyPI)", "safetensors": "safetensors (from PyPI)", "gguf": "gguf (from PyPI)"}
+MODULES = {"numpy", "torch", "gguf", "huggingface_hub", "safetensors"}
 # GiB that the largest section writes, and with --quick.
 ROOM = {False: 12, True: 4}
 NO_MOUNT = {"opens", "conversions", "everyday", "python"}
