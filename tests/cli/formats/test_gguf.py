@@ -385,6 +385,24 @@ def test_from_and_to_safetensors(blocks, folder):
     assert "tensor 'c': GGUF has no dtype U16" in weightfs('convert', folder / 'wide.safetensors', folder / 'no.gguf', code=None).error
 
 
+def test_a_patch_carries_types_and_blocks(blocks, folder):
+    weightfs('edit', '--set-value', 'a.n=9', '--set-value', 'list=[1, 2]', '--rename', 'w', 'v', '--remove', 'b', blocks, folder / 'b.gguf')
+    assert weightfs('diff', blocks, folder / 'b.gguf', code=1).stdout.splitlines()[-1].startswith('1 only in A, 0 only in B, 1 renamed')
+    told = weightfs('diff', '--all', blocks, folder / 'b.gguf', code=1).stdout
+    assert 'a.n' in told and 'list' in told
+    weightfs('patch', 'make', blocks, folder / 'b.gguf', folder / 'p.safetensors')
+    weightfs('patch', 'apply', folder / 'p.safetensors', blocks, folder / 'c.gguf')
+    assert (folder / 'c.gguf').read_bytes() == (folder / 'b.gguf').read_bytes()
+
+
+def test_an_overlay_brings_blocks(blocks, folder):
+    (folder / 'over.gguf').write_bytes(gguf.Writer().file(tensors=[('w', 'Q8_0', [1, 32], q8(range(32))), ('new', 'Q8_0', [1, 32], q8(range(32)))]))
+    weightfs('convert', '--overlay', folder / 'over.gguf', '--exclude', '^b$', blocks, folder / 'out.gguf')
+    found = gguf.Reader((folder / 'out.gguf').read_bytes())
+    assert [(name, shape, content) for name, _, shape, content in found.tensors] == [(name, [1, 32], q8(range(32))) for name in ('w', 'new')]
+    assert found.pairs == gguf.Reader(blocks.read_bytes()).pairs
+
+
 def test_what_readers_expect_is_reported(blocks, folder):
     told = weightfs('convert', '--cast', 'F32', blocks, folder / 'out.safetensors').stdout.splitlines()
     assert told[-1] == 'names of tensors, and the order of rows in attn_q and attn_k, are those of llama.cpp: see docs/formats/gguf.md'
