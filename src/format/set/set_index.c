@@ -170,48 +170,56 @@ static bool is_named(const struct set_present *present, const char *name)
            kept_indexes_name(&present->kept, temporary);
 }
 
+/* Returns 1 for a name that is not in use; 0; an error. */
+static int is_free(const struct set_present *present, const char *name, int directory,
+                   struct wfs_error *err)
+{
+    struct stat st;
+    if (is_named(present, name) || fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    return errno == ENOENT ? 1
+                           : wfs_fail(err, errno, "cannot inspect '%s': %s", wfs_quote(name).text,
+                                      strerror(errno));
+}
+
+static int fail_names(const struct shard *shard, struct wfs_error *err)
+{
+    return wfs_fail(err, EEXIST, "all names like '%s' are in use", wfs_quote(shard->name).text);
+}
+
 /* Gives a file the next name that is free: of versions of one name or, in a directory, of numbers,
  * of which *number is the next. */
 static int choose_free(const struct set_present *present, struct wfs_shards *set, size_t i,
                        const struct stem *stem, uint64_t *number, int directory,
                        struct wfs_error *err)
 {
-    struct stat st;
+    struct shard *shard = &set->shards[i];
     for (unsigned version = 1; version < MAX_VERSIONS || set->kind != NULL; version++) {
-        const char *name = set->kind != NULL ? set->kind->name(&set->arena, (*number)++)
-                                             : print_name(set, stem, i, version);
-        if (name == NULL)
-            return wfs_fail_memory(err);
-        set->shards[i].name = name;
-        if (is_named(present, name) || fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-            continue;
-        return errno == ENOENT ? 0
-                               : wfs_fail(err, errno, "cannot inspect '%s': %s",
-                                          wfs_quote(name).text, strerror(errno));
+        shard->name = set->kind != NULL ? set->kind->name(&set->arena, (*number)++)
+                                        : print_name(set, stem, i, version);
+        const int code = shard->name == NULL ? wfs_fail_memory(err)
+                                             : is_free(present, shard->name, directory, err);
+        if (code != 0)
+            return code < 0 ? code : 0;
     }
-    return wfs_fail(err, EEXIST, "all names like '%s' are in use",
-                    wfs_quote(set->shards[i].name).text);
+    return fail_names(shard, err);
 }
 
 /* Gives all files names of one version, of which none is in use. */
 static int choose_stem(const struct set_present *present, struct wfs_shards *set,
                        const struct stem *stem, int directory, struct wfs_error *err)
 {
-    struct stat st;
-    size_t i = 0;
-    for (unsigned version = 1; version < MAX_VERSIONS && i < set->n_shards; version++) {
-        for (i = 0; i < set->n_shards; i++) {
+    for (unsigned version = 1; version < MAX_VERSIONS; version++) {
+        int code = 1;
+        for (size_t i = 0; i < set->n_shards && code == 1; i++) {
             const char *name = print_name(set, stem, i, version);
-            if (name == NULL)
-                return wfs_fail_memory(err);
-            if (is_named(present, name) || fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-                break;
+            code = name == NULL ? wfs_fail_memory(err) : is_free(present, name, directory, err);
             set->shards[i].name = name;
         }
+        if (code != 0)
+            return code < 0 ? code : 0;
     }
-    return i == set->n_shards ? 0
-                              : wfs_fail(err, EEXIST, "all names like '%s' are in use",
-                                         wfs_quote(print_name(set, stem, 0, 1)).text);
+    return fail_names(&set->shards[0], err);
 }
 
 /* Returns whether a file has the content of a source: 1, 0; -EIO. */
