@@ -139,7 +139,7 @@ def edits(bench):
 
 def decoding(bench):
     n_mib = 64 if bench.quick else 1024
-    bench.section("%d MiB of blocks as F32: processor time, without the start and without writing; the ratio is numpy / weightfs" % n_mib,
+    bench.section("%d MiB of blocks as F32: processor time, that of numpy without its start; the ratio is numpy / weightfs" % n_mib,
                   ["type", "numpy of the reference, 1024 rows at a time", "memory", "`cat --cast F32`", "memory", "ratio"])
     for kind in TYPES:
         path = make(bench, BLOCKS, "blocks.gguf", kind, n_mib * MIB)
