@@ -130,11 +130,14 @@ static void stop_commit(struct driver *driver, fuse_req_t *req, struct wfs_contr
 /* Nobody may change anything while it discards, and no commit runs. */
 static int discard(struct driver *driver, fuse_req_t req, uint64_t *ret_n)
 {
-    if (request_begin_change(req) == NULL)
-        return -EINTR;
-    *ret_n = wfs_tree_n_edits(driver->tree);
-    const int code = wfs_tree_discard(driver->tree);
-    driver_end_change(driver);
+    int code;
+    do {
+        if (request_begin_change(req) == NULL)
+            return -EINTR;
+        *ret_n = wfs_tree_n_edits(driver->tree);
+        code = wfs_tree_discard(driver->tree);
+        driver_end_change(driver);
+    } while (code < 0 && request_again(req));
     if (code == 0)
         driver_set_status(driver, &(struct wfs_status){.state = WFS_MOUNT_CLEAN,
                                                        .committed_at = driver->status.committed_at,
@@ -241,12 +244,16 @@ static int revert(struct driver *driver, fuse_req_t req, const struct wfs_contro
     int code = collect(driver, given, &paths, &reply->list, err);
     if (code <= 0)
         return code;
-    if (request_begin_change(req) == NULL)
-        return wfs_fail(err, EINTR, "interrupted");
-    code = wfs_tree_revert(driver->tree, paths.bytes == NULL ? "" : paths.bytes,
-                           given->takes_committed != 0, &listener, &reply->n_edits, err);
-    const bool is_clean = !wfs_tree_has_pending(driver->tree);
-    driver_end_change(driver);
+    bool is_clean;
+    do {
+        *err = (struct wfs_error){0};
+        if (request_begin_change(req) == NULL)
+            return wfs_fail(err, EINTR, "interrupted");
+        code = wfs_tree_revert(driver->tree, paths.bytes == NULL ? "" : paths.bytes,
+                               given->takes_committed != 0, &listener, &reply->n_edits, err);
+        is_clean = !wfs_tree_has_pending(driver->tree);
+        driver_end_change(driver);
+    } while (code < 0 && request_again(req));
     if (code == 0 && is_clean && reply->n_edits > 0)
         driver_set_status(driver,
                           &(struct wfs_status){.state = WFS_MOUNT_CLEAN,

@@ -265,6 +265,14 @@ int remote_source_open(struct wfs_remote *remote, const char *url, struct source
     return code;
 }
 
+int remote_source_pass(const struct source *source)
+{
+    const struct remote_object *object = source->ctx;
+    return remote_source_url(source) == NULL
+               ? 0
+               : remote_pass(NULL, object->remote, source, 0, source->n_bytes);
+}
+
 int wfs_remote_ask(struct wfs_remote *remote, const char *url, char **ret, uint64_t *ret_digest,
                    struct wfs_error *err)
 {

@@ -17,6 +17,10 @@
 int remote_source_open(struct wfs_remote *remote, const char *url, struct source **out,
                        struct wfs_error *err);
 
+/* Returns what a read without a struct wfs_io gets at once, in this thread, when something of the
+ * source is missing: a negative errno, or 0 where it would wait. */
+int remote_source_pass(const struct source *source);
+
 /* Begins to open what remote_source_open is called for soon: one of many. */
 void remote_source_open_early(struct wfs_remote *remote, const char *url);
 

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/search.h"
 #include "format/dcp/dcp_item.h"
+#include "remote/remote_source.h"
 #include "tensor/gather.h"
 
 enum {
@@ -102,6 +103,10 @@ static int open_part(struct assembly *assembly, struct dcp_tensor *tensor, struc
         atomic_store_explicit(&part->data, odd != NULL ? (uint64_t)(uintptr_t)odd : data + 1,
                               memory_order_release);
         return 0;
+    }
+    if (code < 0 && err.code == EIO && file->source->is_remote) { /* it may come later */
+        const int pass = remote_source_pass(file->source);
+        return pass < 0 ? pass : -EIO;
     }
     tensor->is_object = code == 1;
     if (tensor->is_object)

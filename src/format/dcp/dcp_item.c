@@ -267,26 +267,35 @@ static int load_window(struct dcp_window *window, const struct dcp_opening *o,
     return index_keys(window) < 0 ? wfs_fail_memory(err) : 0;
 }
 
-/* Finds the window of an item, or reads it: one that cannot be read is kept, too. NULL without
- * memory. */
-static const struct dcp_window *find_window(const struct dcp_opening *o)
+/* Finds the window of an item, or reads it: one that cannot be read is kept, too, unless it may
+ * come later over the network. NULL then, and without memory. */
+static const struct dcp_window *find_window(const struct dcp_opening *o, struct wfs_error *err)
 {
     struct dcp_windows *windows = o->windows;
+    const uint64_t n_header_bytes = *o->n_header_bytes;
     const struct window_place place = {o->file, o->item->offset};
     uint32_t number = text_index_find(&windows->places, (const char *)&place, sizeof(place));
     if (number != TEXT_INDEX_NONE)
         return windows->list[number];
     autofree struct dcp_window *window = calloc(1, sizeof(*window));
     if (window == NULL || array_reserve(&windows->list, sizeof(*windows->list),
-                                        windows->places.n_texts, 1, &windows->n_room) < 0)
+                                        windows->places.n_texts, 1, &windows->n_room) < 0) {
+        (void)wfs_fail_memory(err);
         return NULL;
+    }
     window->place = place;
     const int code = load_window(window, o, &window->err);
     if (code < 0)
         window_drop(window);
+    if (code == -EIO && o->file->is_remote) {
+        *o->n_header_bytes = n_header_bytes;
+        (void)wfs_fail(err, EIO, "%s", window->err.text);
+        return NULL;
+    }
     if (code == -ENOMEM || text_index_add(&windows->places, (const char *)&window->place,
                                           sizeof(place), &number) < 0) {
         window_drop(window);
+        (void)wfs_fail_memory(err);
         return NULL;
     }
     return windows->list[number] = steal(&window);
@@ -305,10 +314,11 @@ static bool is_placed(const struct dcp_window *window, const struct dcp_opening 
 /* Finds the elements of the part in it, as dcp_item_open. */
 static int find_in_window(const struct dcp_opening *o, uint64_t *ret_data, struct wfs_error *err)
 {
-    const struct dcp_window *window = find_window(o);
+    struct wfs_error inner = {0};
+    const struct dcp_window *window = find_window(o, &inner);
+    const struct wfs_error *problem = window == NULL ? &inner : &window->err;
     if (window == NULL || window->catalog == NULL)
-        return fail_part(o, window == NULL ? -ENOMEM : -(int)window->err.code,
-                         window == NULL ? "" : window->err.text, err);
+        return fail_part(o, -(int)problem->code, problem->text, err);
     const char *key = o->tensor->key;
     const uint32_t number = text_index_find(&window->keys, key, strlen(key));
     if (number == TEXT_INDEX_NONE)

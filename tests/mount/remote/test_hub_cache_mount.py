@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from wfs_testlib import dcp, pth, sets, st
-from wfs_testlib.hub_server import keep
+from wfs_testlib import dcp, look, pth, sets, shared, st
+from wfs_testlib.bad_server import BadServer
+from wfs_testlib.hub_server import Hub, keep
 
 COMMIT = 'a' * 40
 
@@ -41,3 +42,34 @@ def test_edits_of_a_repository_go_to_an_output(cache, mount, folder):
     mnt.unmount()
     assert st.read(folder / 'out.safetensors').tensors['w'][2] == b'5678'
     assert (cache / 'models--org--one/snapshots' / COMMIT / 'model.safetensors').is_symlink()
+
+
+@pytest.mark.usefixtures('need_shared')
+def test_a_failure_while_a_part_is_opened_does_not_last(folder, mount, monkeypatch):
+    """Parts of a distributed checkpoint that nothing has looked at are opened by the first read."""
+    path = shared.FOLDER / 'golden/dcp/mesh-2d'
+    files = {str(one.relative_to(path)): one.read_bytes() for one in path.rglob('*') if one.is_file()}
+    hub = Hub({'org/name': {COMMIT: files}}, COMMIT)
+    is_down = []
+
+    def behave(exchange):
+        if is_down:
+            exchange.answer('500 Internal Server Error', b'')
+        else:
+            hub(exchange)
+
+    local = mount(path)
+    expected = {one: (local / one).read_bytes() for one in look.files(local.path)}
+    monkeypatch.setenv('HF_HUB_CACHE', str(folder / 'none'))
+    with BadServer(b'', default=behave) as server:
+        monkeypatch.setenv('HF_ENDPOINT', server.origin)
+        mnt = mount('hf://org/name', 'limit.items=0', 'retries=0').allow('.')
+        is_down.append(True)
+        failed = 0
+        for one in expected:
+            try:
+                (mnt / one).read_bytes()
+            except OSError:
+                failed += 1
+        is_down.clear()
+        assert failed > 0 and {one: (mnt / one).read_bytes() for one in expected} == expected
