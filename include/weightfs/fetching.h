@@ -40,6 +40,8 @@ enum fetching_kind {
                               is at offset */
     FETCHING_DONE = 'D',   /* the range is in the cache file */
     FETCHING_FAILED = 'F', /* code; text: why */
+    FETCHING_STARTED = 'S', /* to no question: another process has taken the place of one that was
+                               killed, and knows no object */
 };
 
 enum {

@@ -5,6 +5,7 @@
  */
 #include "fetch/fetcher.h"
 
+#include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/fetching.h>
 #include "fetch/clock.h"
@@ -16,11 +17,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 
 enum { RETRIES = 5, TIMEOUT_S = 60 };
 
@@ -32,9 +35,24 @@ struct answer {
     struct answer *next;
 };
 
+/* A URL that was opened, by a hash with a secret seed. */
+struct permit {
+    uint64_t hash, is_named;
+};
+
+/* What the parent of the process that fetches knows. A process that takes the place of one that was
+ * killed may open again what that had open, although what described it is not at hand. */
+struct permits {
+    uint64_t seed;
+    struct permit *list; /* malloc'ed */
+    size_t n, n_room;
+};
+
 struct fetcher {
     const struct fetcher_settings *settings;
     int socket;
+    int record;                    /* to the parent: permits */
+    const struct permits *permits; /* of those before it */
     struct fetching_room room;
     struct fetch_object *objects;
     struct answer *first, **last; /* to be sent, in order */
@@ -64,6 +82,25 @@ static void answered(void *ctx, uint32_t request, struct fetch_object *object,
     fetcher->last = &answer->next;
 }
 
+/* Reports to the parent what is open. */
+static void record(const struct fetcher *fetcher, const struct fetch_object *object)
+{
+    const struct permit permit = {cachefile_hash(object->name, fetcher->permits->seed),
+                                  object->is_named};
+    if (write(fetcher->record, &permit, sizeof(permit)) < 0)
+        return; /* it is not opened again then */
+}
+
+static const struct permit *find_permit(const struct fetcher *fetcher, const char *url)
+{
+    const uint64_t hash = cachefile_hash(url, fetcher->permits->seed);
+    for (size_t i = 0; i < fetcher->permits->n; i++) {
+        if (fetcher->permits->list[i].hash == hash)
+            return &fetcher->permits->list[i];
+    }
+    return NULL;
+}
+
 static int send_answer(const struct fetcher *fetcher, const struct answer *answer)
 {
     const struct fetch_object *object = answer->object;
@@ -77,6 +114,7 @@ static int send_answer(const struct fetcher *fetcher, const struct answer *answe
         message.text = answer->err.text;
         message.n_text = strlen(answer->err.text);
     } else if (object != NULL) {
+        record(fetcher, object);
         message.kind = FETCHING_OPENED;
         message.object = object->number;
         message.code = object->flags;
@@ -183,7 +221,8 @@ static void open_object(struct fetcher *fetcher, const struct fetching *message)
     if (code == 0 && *find(fetcher, message->object) != NULL)
         code = wfs_fail(&err, EINVAL, "it is open already");
     const bool was_named = code == 0 && is_named(fetcher, url);
-    if (code == 0 && !was_named)
+    const struct permit *permit = code == 0 && !was_named ? find_permit(fetcher, url) : NULL;
+    if (code == 0 && !was_named && permit == NULL)
         code = check_described(fetcher, url, &err);
     if (code == 0)
         code = fetch_object_new(&fetcher->room, url, message, &object, &err);
@@ -191,7 +230,9 @@ static void open_object(struct fetcher *fetcher, const struct fetching *message)
         answered(fetcher, message->request, NULL, &err);
         return;
     }
-    object->is_named = was_named || url[strlen(url) - 1] == '/'; /* of a pipeline */
+    object->is_named =
+        was_named ||
+        (permit != NULL ? permit->is_named != 0 : url[strlen(url) - 1] == '/'); /* a pipeline's */
     object->next = fetcher->objects;
     fetcher->objects = object;
 }
@@ -336,7 +377,8 @@ struct opened {
 };
 
 static _Noreturn void run(const struct fetcher_settings *settings, int socket,
-                          const struct opened *opened)
+                          const struct opened *opened, const struct permits *permits, int pipe,
+                          bool is_another)
 {
     const struct http_settings http = {
         .retries = settings->has_retries ? settings->retries : RETRIES,
@@ -344,6 +386,8 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket,
         .endpoint = settings->endpoint,
         .n_requests = FETCH_HEADERS_MAX};
     struct fetcher fetcher = {.socket = socket,
+                              .record = pipe,
+                              .permits = permits,
                               .settings = settings,
                               .room = {.spool = opened->spool,
                                        .folder_name = opened->folder_name,
@@ -354,9 +398,8 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket,
                                        .is_usual = settings->is_usual_cache,
                                        .answered = answered,
                                        .ctx = &fetcher}};
-    int fds[] = {socket, opened->spool, opened->kept, opened->kept_read};
+    int fds[] = {socket, pipe, opened->spool, opened->kept, opened->kept_read};
     detach(fds, sizeof(fds) / sizeof(*fds));
-    ignore_signals();
     fetcher.last = &fetcher.first;
     if (http_new(&fetcher.room.http, &http, &fetcher.problem) < 0)
         fetcher.room.http = NULL;
@@ -364,10 +407,56 @@ static _Noreturn void run(const struct fetcher_settings *settings, int socket,
         _exit(EXIT_FAILURE);
     if (!settings->is_unconfined)
         fetch_sandbox_enter();
+    if (is_another)
+        (void)fetching_send(socket, &(struct fetching){.kind = FETCHING_STARTED}, -1);
     serve(&fetcher);
     while (fetcher.objects != NULL)
         close_object(&fetcher, fetcher.objects->number);
     http_free(fetcher.room.http);
+    _exit(EXIT_SUCCESS);
+}
+
+/* Reads what a process that fetches reports, until it ends. */
+static void listen_to(int pipe, struct permits *permits)
+{
+    enum { MOST = 1 << 20 };
+    struct permit permit;
+    while (read(pipe, &permit, sizeof(permit)) == sizeof(permit)) {
+        if (permits->n < MOST && array_reserve(&permits->list, sizeof(*permits->list), permits->n,
+                                               1, &permits->n_room) == 0)
+            permits->list[permits->n++] = permit;
+    }
+}
+
+/*
+ * The parent of the process that fetches, which starts another one when that is killed. It reads
+ * nothing that comes from a server, and nothing from the process that reads the checkpoint: their
+ * socket ends with both.
+ */
+static _Noreturn void tend(const struct fetcher_settings *settings, int socket,
+                           const struct opened *opened)
+{
+    enum { STARTS_MAX = 16 };
+    struct permits permits = {0};
+    int status = 0, fds[] = {socket, opened->spool, opened->kept, opened->kept_read};
+    detach(fds, sizeof(fds) / sizeof(*fds));
+    ignore_signals();
+    if (getrandom(&permits.seed, sizeof(permits.seed), 0) != sizeof(permits.seed))
+        _exit(EXIT_FAILURE);
+    for (int i = 0; i < STARTS_MAX && (i == 0 || status != 0); i++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) < 0)
+            break;
+        const pid_t pid = fork();
+        if (pid == 0)
+            run(settings, socket, opened, &permits, ends[1], i > 0);
+        close(ends[1]);
+        if (pid > 0)
+            listen_to(ends[0], &permits);
+        close(ends[0]);
+        if (pid < 0 || waitpid(pid, &status, 0) < 0)
+            break;
+    }
     _exit(EXIT_SUCCESS);
 }
 
@@ -480,7 +569,7 @@ static int start(const struct fetcher_settings *settings, const struct opened *o
         return wfs_fail(err, errno, "cannot start to fetch: %s", strerror(errno));
     const pid_t pid = fork_for(settings);
     if (pid == 0)
-        run(settings, ends[1], opened);
+        tend(settings, ends[1], opened);
     close(ends[1]);
     if (pid < 0) {
         const int code = errno;

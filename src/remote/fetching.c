@@ -31,9 +31,9 @@ int fetching_encode(const struct fetching *message, uint8_t ret[FETCHING_MAX])
 
 static bool is_kind(uint8_t kind)
 {
-    static const char kinds[] = {FETCHING_OPEN,   FETCHING_WANT,   FETCHING_AHEAD, FETCHING_HEADER,
-                                 FETCHING_BESIDE, FETCHING_CANCEL, FETCHING_CLOSE, FETCHING_OPENED,
-                                 FETCHING_DONE,   FETCHING_FAILED};
+    static const char kinds[] = {FETCHING_OPEN,   FETCHING_WANT,   FETCHING_AHEAD,  FETCHING_HEADER,
+                                 FETCHING_BESIDE, FETCHING_CANCEL, FETCHING_CLOSE,  FETCHING_OPENED,
+                                 FETCHING_DONE,   FETCHING_FAILED, FETCHING_STARTED};
     return memchr(kinds, kind, sizeof(kinds)) != NULL;
 }
 

@@ -40,7 +40,8 @@ struct wfs_remote {
     pthread_mutex_t lock; /* of all below */
     struct call *calls;
     uint32_t last_request, last_object;
-    bool is_receiving; /* a thread receives for all */
+    uint32_t generation; /* of the process that fetches */
+    bool is_receiving;   /* a thread receives for all */
     bool is_dead;
     uint8_t buf[FETCHING_MAX]; /* of the one that receives */
 };
@@ -154,9 +155,26 @@ static void fill(struct call *call, const struct fetching *message, int *fd)
     }
 }
 
+/* Ends all calls: the process that they were asked of is gone. The lock is held. */
+static void start_over(struct wfs_remote *remote)
+{
+    remote->generation++;
+    for (struct call *call = remote->calls; call != NULL; call = call->next) {
+        if (call->is_done)
+            continue;
+        call->is_done = true;
+        call->code = -ENOTCONN;
+        pthread_cond_signal(&call->news);
+    }
+}
+
 /* Gives the answer to the one that waits for it; nobody may any more. The lock is held. */
 static void deliver(struct wfs_remote *remote, const struct fetching *message, int *fd)
 {
+    if (message->kind == FETCHING_STARTED) {
+        start_over(remote);
+        return;
+    }
     atomic_store(&remote->n_fetched, message->n_fetched);
     atomic_store(&remote->n_needed, message->n_needed);
     for (struct call *call = remote->calls; call != NULL; call = call->next) {
@@ -371,6 +389,38 @@ int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number
     free(early);
     call_done(&own);
     return code;
+}
+
+int remote_reopen(const struct wfs_io *io, struct wfs_remote *remote, uint32_t number,
+                  const char *url, struct remote_answer *ret, struct wfs_error *err)
+{
+    enum { N_HEAD = 4096 };
+    struct call call;
+    struct fetching message = {.kind = FETCHING_OPEN,
+                               .object = number,
+                               .n_bytes = N_HEAD,
+                               .text = url,
+                               .n_text = strlen(url)};
+    call_init(&call);
+    remote_tell(remote, &(struct fetching){.kind = FETCHING_CLOSE, .object = number});
+    pthread_mutex_lock(&remote->lock);
+    int code = begin(io, remote, &call, &message);
+    code = finish(remote, &call, code == 0 ? await(io, remote, &call) : code, err);
+    pthread_mutex_unlock(&remote->lock);
+    if (code == 0) {
+        *ret = call.answer;
+        call.answer = (struct remote_answer){.fd = -1};
+    }
+    call_done(&call);
+    return code;
+}
+
+uint32_t remote_generation(struct wfs_remote *remote)
+{
+    pthread_mutex_lock(&remote->lock);
+    const uint32_t generation = remote->generation;
+    pthread_mutex_unlock(&remote->lock);
+    return generation;
 }
 
 void remote_tell(struct wfs_remote *remote, const struct fetching *message)

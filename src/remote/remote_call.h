@@ -28,6 +28,14 @@ struct wfs_remote *remote_share(struct wfs_remote *remote);
 int remote_open(struct wfs_remote *remote, const char *url, uint32_t *ret_number,
                 struct remote_answer *ret, struct wfs_error *err);
 
+/* Returns how many processes that fetch were killed. Where one is while somebody waits, and another
+ * has taken its place, that fails with -ENOTCONN: it is to be asked again, and knows no object. */
+uint32_t remote_generation(struct wfs_remote *remote);
+
+/* Asks for an object again under its number. */
+int remote_reopen(const struct wfs_io *io, struct wfs_remote *remote, uint32_t number,
+                  const char *url, struct remote_answer *ret, struct wfs_error *err);
+
 /* Asks for an object that remote_open is called for soon, without waiting, and for its first
  * n_bytes rather than as many as usual. */
 void remote_open_early(struct wfs_remote *remote, const char *url, uint64_t n_bytes);

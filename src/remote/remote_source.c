@@ -36,7 +36,9 @@ struct remote_object {
     uint32_t number;
     char *url;
     struct cachefile cache;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t opening; /* held while it is asked for again; of the next one */
+    uint32_t generation;     /* of the process that has it open */
+    pthread_mutex_t lock;    /* of all below */
     struct forward forward;
     struct trouble *troubles; /* of reads that failed, the last one first */
     size_t n_troubles;
@@ -55,6 +57,7 @@ static void free_object(void *ctx)
     tell(object, (struct fetching){.kind = FETCHING_CLOSE});
     close(object->cache.fd);
     wfs_remote_free(object->remote);
+    pthread_mutex_destroy(&object->opening);
     pthread_mutex_destroy(&object->lock);
     while (object->troubles != NULL) {
         struct trouble *trouble = object->troubles;
@@ -109,6 +112,29 @@ static void look_ahead(const struct source *source, uint64_t offset, uint64_t n_
              (struct fetching){.kind = FETCHING_AHEAD, .offset = from, .n_bytes = behind - from});
 }
 
+/* Asks for the object again, where the process that had it open was killed. */
+static int reopen(const struct wfs_io *io, const struct source *source, struct wfs_error *err)
+{
+    struct remote_object *object = source->ctx;
+    struct remote_answer answer = {.fd = -1};
+    pthread_mutex_lock(&object->opening);
+    const uint32_t generation = remote_generation(object->remote);
+    int code = generation == object->generation
+                   ? 0
+                   : remote_reopen(io, object->remote, object->number, object->url, &answer, err);
+    if (code == 0 && generation != object->generation &&
+        (cachefile_hash(answer.text, answer.digest) != source->identity.inode ||
+         answer.base != object->cache.base))
+        code = wfs_fail(err, ESTALE, "it is another object since what had fetched it was killed");
+    if (code == 0)
+        object->generation = generation;
+    pthread_mutex_unlock(&object->opening);
+    free(answer.text);
+    if (answer.fd >= 0)
+        close(answer.fd);
+    return code;
+}
+
 /* A piece may be removed from a bounded cache before it was read: then it is asked for again. */
 static int read_slice(const struct wfs_io *io, const struct source *source, uint64_t offset,
                       void *buf, size_t n_bytes, uint64_t end)
@@ -127,7 +153,14 @@ static int read_slice(const struct wfs_io *io, const struct source *source, uint
     if (end != 0 || code == 0)
         look_ahead(source, offset, n_bytes, end);
     for (int i = 0; code == 0 && i < ATTEMPTS; i++) {
-        code = remote_want(io, object->remote, &range, &err);
+        code = reopen(io, source, &err);
+        if (code == 0)
+            code = remote_want(io, object->remote, &range, &err);
+        if (code == -ENOTCONN) {
+            err = (struct wfs_error){0};
+            code = 0;
+            continue;
+        }
         if (code == 0)
             code = cachefile_read(&object->cache, offset, buf, n_bytes);
     }
@@ -207,8 +240,8 @@ const char *remote_source_url(const struct source *source)
 }
 
 /* Takes what the answer has. */
-static int make_source(struct wfs_remote *remote, uint32_t number, struct remote_answer *answer,
-                       struct source **out)
+static int make_source(struct wfs_remote *remote, uint32_t number, uint32_t generation,
+                       struct remote_answer *answer, struct source **out)
 {
     autofree char *shown = url_shown(answer->text);
     struct remote_object *object = calloc(1, sizeof(*object));
@@ -219,6 +252,8 @@ static int make_source(struct wfs_remote *remote, uint32_t number, struct remote
     }
     object->remote = remote_share(remote);
     object->number = number;
+    object->generation = generation;
+    pthread_mutex_init(&object->opening, NULL);
     pthread_mutex_init(&object->lock, NULL);
     const uint64_t hash = cachefile_hash(answer->text, answer->digest);
     cachefile_init(&object->cache, answer->fd, answer->base, answer->n_bytes, hash);
@@ -254,10 +289,16 @@ int remote_source_open(struct wfs_remote *remote, const char *url, struct source
         return wfs_fail(err, EOPNOTSUPP, "is a URL, which is not read here: download it first");
     if (strlen(url) > FETCHING_TEXT_MAX)
         return wfs_fail(err, EINVAL, "the URL is longer than %d bytes", FETCHING_TEXT_MAX);
-    int code = remote_open(remote, url, &number, &answer, err);
-    if (code == 0)
-        code = check_answer(&answer, err);
-    if (code == 0 && make_source(remote, number, &answer, out) < 0)
+    struct wfs_error inner;
+    uint32_t generation;
+    int code = -ENOTCONN;
+    for (int i = 0; code == -ENOTCONN && i < ATTEMPTS; i++) {
+        inner = (struct wfs_error){0};
+        generation = remote_generation(remote);
+        code = remote_open(remote, url, &number, &answer, &inner);
+    }
+    code = code < 0 ? wfs_fail(err, -code, "%s", inner.text) : check_answer(&answer, err);
+    if (code == 0 && make_source(remote, number, generation, &answer, out) < 0)
         code = wfs_fail_memory(err);
     free(answer.text);
     if (answer.fd >= 0)

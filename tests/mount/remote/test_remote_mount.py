@@ -25,7 +25,9 @@ def random_file(folder):
 
 
 def fetchers(mnt):
-    return [child for worker in mnt.workers for child in children(worker)]
+    """The processes that fetch, each behind its parent."""
+    parents = [child for worker in mnt.workers for child in children(worker)]
+    return [pid for parent in parents for pid in [parent, *children(parent)]]
 
 
 def content_or_error(path):
@@ -272,14 +274,51 @@ def test_bytes_of_two_versions_are_never_mixed(serve, mount, random_file, folder
     assert mnt.status()['sources'][0]['state'] != 'ok'
 
 
-def test_a_killed_fetcher_is_an_error_and_no_hang(serve, mount, random_file, folder):
+def test_a_fetcher_that_was_killed_is_started_again(serve, mount, random_file, folder):
+    """In the middle of a copy, and while nobody reads; also of the shards of a set, which only its index describes."""
+    tensors = st.read(random_file).tensors
+    sets.write(folder / 'set', [{'a': tensors['a']}, {'b': tensors['b']}])
+    server = serve(folder, more=SLOW)
+    for source in random_file, folder / 'set' / sets.INDEX:
+        mnt = mount(server.url(source))
+        copy = Copy(mnt / 'a', folder / 'copy')
+        copy.wait_for_some()
+        _, fetcher = fetchers(mnt)
+        os.kill(fetcher, signal.SIGKILL)
+        assert copy.end()[0] == 0 and (folder / 'copy').read_bytes() == tensors['a'][2]
+        parent, second = fetchers(mnt)
+        assert second != fetcher
+        os.kill(second, signal.SIGKILL)
+        wait_for(lambda: children(parent) not in ([], [second]), 'another process that fetches')
+        assert (mnt / 'b').read_bytes() == tensors['b'][2]
+        mnt.unmount()
+        wait_for(lambda: not is_alive(parent), 'the parent ends with its mount')
+        os.unlink(folder / 'copy')
+
+
+def test_a_source_that_changed_while_the_fetcher_was_killed_is_an_error(serve, mount, random_file, folder):
+    server = serve(folder)
+    mnt = mount(server.url(random_file)).allow('.')
+    head = (mnt / 'a').open('rb').read(1000)
+    assert head == st.read(random_file).tensors['a'][2][:1000]
+    parent, fetcher = fetchers(mnt)
+    os.kill(fetcher, signal.SIGKILL)
+    wait_for(lambda: children(parent) not in ([], [fetcher]), 'another process that fetches')
+    st.write(random_file, {name: ('U8', [N_EACH], os.urandom(N_EACH)) for name in 'ab'})
+    os.utime(random_file, (1, 1))
+    with pytest.raises(OSError) as caught:
+        (mnt / 'b').read_bytes()
+    assert caught.value.errno == errno.EIO
+
+
+def test_when_its_parent_was_killed_too_it_is_an_error_and_no_hang(serve, mount, random_file, folder):
     server = serve(folder, more=SLOW)
     old = st.read(random_file).tensors['a'][2]
     mnt = mount(server.url(random_file)).allow('.')
     copy = Copy(mnt / 'a', folder / 'copy')
     copy.wait_for_some()
-    (fetcher,) = fetchers(mnt)
-    os.kill(fetcher, signal.SIGKILL)
+    for pid in fetchers(mnt):
+        os.kill(pid, signal.SIGKILL)
     code, stderr = copy.end()
     got = (folder / 'copy').read_bytes()
     assert got == old[:len(got)]

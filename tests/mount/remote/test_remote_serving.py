@@ -47,10 +47,11 @@ def test_no_process_of_a_mount_has_what_is_secret_of_its_url(files, serve, mount
 
 
 def processes(mounted):
-    """Pids of the supervisor, the worker and the process that fetches."""
+    """Pids of the supervisor, the worker, the process that fetches and the parent of that."""
     (worker,) = children(mounted.process.pid)
-    (fetcher,) = children(worker)
-    return mounted.process.pid, worker, fetcher
+    (parent,) = children(worker)
+    (fetcher,) = children(parent)
+    return mounted.process.pid, worker, fetcher, parent
 
 
 def seccomp(pid):
@@ -61,7 +62,7 @@ def seccomp(pid):
 def test_worker_and_fetcher_are_confined_and_the_worker_has_no_connection(files, serve, mount):
     mounted = mount(serve(files).url('one.safetensors', tls=True).replace('127.0.0.1', 'localhost'))
     (mounted.path / 't1').read_bytes()
-    _, worker, fetcher = processes(mounted)
+    _, worker, fetcher, _ = processes(mounted)
     assert [seccomp(worker), seccomp(fetcher)] == ['2', '2']
     inodes = [re.search(r'socket:\[(\d+)\]', os.readlink(path)) for path in pathlib.Path('/proc/%d/fd' % worker).iterdir()]
     tcp = pathlib.Path('/proc/net/tcp').read_text() + pathlib.Path('/proc/net/tcp6').read_text()
@@ -69,8 +70,8 @@ def test_worker_and_fetcher_are_confined_and_the_worker_has_no_connection(files,
 
 
 def test_the_fetcher_keeps_no_file_terminal_or_directory_of_the_caller(files, serve, mount):
-    _, _, fetcher = processes(mount(serve(files).url('one.safetensors')))
-    opened = [os.readlink(path) for path in pathlib.Path('/proc/%d/fd' % fetcher).iterdir()]
+    _, _, fetcher, parent = processes(mount(serve(files).url('one.safetensors')))
+    opened = [os.readlink(path) for pid in (fetcher, parent) for path in pathlib.Path('/proc/%d/fd' % pid).iterdir()]
     assert all(name == '/dev/null' or name.startswith(('socket:', 'anon_inode:', 'pipe:')) or '(deleted)' in name for name in opened)
     assert os.readlink('/proc/%d/cwd' % fetcher) == '/'
 
@@ -79,7 +80,8 @@ def test_a_killed_fetcher_is_an_error_and_what_is_cached_stays(files, serve, mou
     mounted = mount(serve(files).url('one.safetensors')).allow('the process that fetches it has ended')
     data = st.read(files / 'one.safetensors').tensors['t0'][2]
     assert (mounted.path / 't0').read_bytes() == data
-    os.kill(processes(mounted)[2], signal.SIGKILL)
+    for pid in processes(mounted)[:1:-1]:
+        os.kill(pid, signal.SIGKILL)
     with pytest.raises(OSError) as caught:
         (mounted.path / 't3').read_bytes()
     assert caught.value.errno == errno.EIO
