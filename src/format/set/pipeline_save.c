@@ -19,6 +19,7 @@
 #include "format/core/save.h"
 #include "format/set/set.h"
 #include "format/set/shard_set.h"
+#include "tensor/tensor.h"
 
 struct pipeline_part {
     const struct catalog_member *member;
@@ -43,12 +44,20 @@ static struct pipeline_part *find_part(const struct wfs_shards *set, const char 
     return NULL;
 }
 
-static int fail_outside(const struct wfs_shards *set, const char *key, struct wfs_error *err)
+/* Adds a text to a part, or to each that has none of that name where it is in no part. -ENOMEM. */
+static int divide_text(struct wfs_shards *set, const struct wfs_text *text)
 {
-    return wfs_fail(err, EINVAL,
-                    "'%s' is in none of the components of the pipeline, such as '%s': write one "
-                    "file, or rename it",
-                    wfs_quote(key).text, wfs_quote(set->parts[0].member->name).text);
+    const char *rest;
+    struct pipeline_part *part = find_part(set, text->name, &rest);
+    if (part != NULL)
+        return catalog_add_meta_bytes(part->catalog, rest, text->value, text->n_bytes);
+    int code = 0;
+    for (size_t i = 0; i < set->n_parts && code == 0; i++) {
+        struct wfs_catalog *catalog = set->parts[i].catalog;
+        if (text_find(catalog->meta.first, text->name) == NULL)
+            code = catalog_add_meta_bytes(catalog, text->name, text->value, text->n_bytes);
+    }
+    return code;
 }
 
 /* Gives each part its tensors and texts. */
@@ -59,7 +68,12 @@ static int divide(struct wfs_shards *set, struct wfs_error *err)
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         struct pipeline_part *part = find_part(set, catalog->tensors[i].key, &rest);
         if (part == NULL)
-            return fail_outside(set, catalog->tensors[i].key, err);
+            return wfs_fail(
+                err, EINVAL,
+                "'%s' is in none of the components of the pipeline, such as '%s': write "
+                "one file, or rename it",
+                wfs_quote(catalog->tensors[i].key).text,
+                wfs_quote(set->parts[0].member->name).text);
         struct wfs_tensor *tensor = catalog_add(part->catalog);
         if (tensor == NULL)
             return wfs_fail_memory(err);
@@ -67,32 +81,34 @@ static int divide(struct wfs_shards *set, struct wfs_error *err)
         tensor->key = rest;
     }
     for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next) {
-        struct pipeline_part *part = find_part(set, text->name, &rest);
-        if (part == NULL)
-            return fail_outside(set, text->name, err);
-        if (catalog_add_meta_bytes(part->catalog, rest, text->value, text->n_bytes) < 0)
+        if (divide_text(set, text) < 0)
             return wfs_fail_memory(err);
     }
     return 0;
 }
 
-/* The names are those that diffusers and transformers look for. */
-static int name_file(struct wfs_shards *set, const struct pipeline_part *part, const char **ret)
+/* Returns the path of the file of a part in the folder of the pipeline, under the name that
+ * diffusers and transformers look for. malloc'ed; NULL: out of memory. */
+static char *find_path(const struct wfs_shards *set, const struct pipeline_part *part,
+                       const char *folder)
 {
-    const char *file = part->member->file;
-    const bool is_same = set->format == set->catalog->own->owner->format && *file != '\0';
-    const bool is_diffusers = strncmp(file, "diffusion_pytorch_model", 23) == 0;
-    const char *name = is_same ? file : set->format->set_name;
-    const char *ending = is_same ? "" : strrchr(name, '.');
-    *ret = is_same        ? file
-           : is_diffusers ? arena_print(&set->arena, "diffusion_pytorch_model%s", ending)
-                          : name;
-    const size_t n = strlen(*ret == NULL ? "" : *ret);
-    const bool is_index = shard_is_index(*ret == NULL ? "" : *ret);
-    if (*ret != NULL && is_index != (part->shards != NULL))
-        *ret = is_index ? arena_print(&set->arena, "%.*s", (int)(n - strlen(".index.json")), *ret)
-                        : arena_print(&set->arena, "%s.index.json", *ret);
-    return *ret == NULL ? -ENOMEM : 0;
+    static const char usual[] = "diffusion_pytorch_model";
+    const char *file = part->member->file, *name = set->format->set_name;
+    const char *index = part->shards != NULL ? ".index.json" : "";
+    const size_t n = strlen(file) - (shard_is_index(file) ? strlen(".index.json") : 0);
+    autofree char *front = strndup(file, n);
+    char *path;
+    if (front == NULL)
+        return NULL;
+    const bool is_usual = strncmp(front, usual, strlen(usual)) == 0;
+    const bool is_same = format_has_name(set->format, front);
+    return asprintf(&path, "%s%s/%s%s%s", folder, part->member->name,
+                    is_same    ? front
+                    : is_usual ? usual
+                               : name,
+                    !is_same && is_usual ? strrchr(name, '.') : "", index) < 0
+               ? NULL
+               : path;
 }
 
 static int plan_part(struct wfs_shards *set, struct pipeline_part *part, uint64_t max_bytes,
@@ -210,29 +226,42 @@ static void tell_danger(void *ctx, const char *text)
     writing->options->danger(writing->options->ctx, text);
 }
 
-static int write_part(struct writing *writing, struct pipeline_part *part, struct wfs_error *err)
+static int fail_part(const struct pipeline_part *part, const struct wfs_error *inner,
+                     struct wfs_error *err)
+{
+    return wfs_fail(err, inner->code, "component '%s' of the pipeline: %s",
+                    wfs_quote(part->member->name).text, inner->text);
+}
+
+/* Makes the folder of a part, and refuses a file in it that would be read in place of the new one.
+ */
+static int prepare_part(const struct writing *writing, const struct pipeline_part *part,
+                        struct wfs_error *err)
 {
     struct wfs_error inner = {0};
-    const char *file;
-    writing->part = part->member->name;
-    autofree char *folder = NULL, *path = NULL;
-    if (name_file(writing->set, part, &file) < 0 ||
-        asprintf(&folder, "%s%s", writing->folder, part->member->name) < 0)
+    autofree char *path = find_path(writing->set, part, writing->folder), *folder = NULL;
+    if (path == NULL || (folder = folder_of(path)) == NULL)
         return wfs_fail_memory(err);
     if (mkdir(folder, 0777) < 0 && errno != EEXIST)
         return wfs_fail(err, errno, "cannot create the directory '%s': %s", wfs_quote(folder).text,
                         strerror(errno));
-    if (asprintf(&path, "%s/%s", folder, file) < 0) {
-        path = NULL;
+    return shard_files_check_index(writing->set->table, path, &inner) < 0
+               ? fail_part(part, &inner, err)
+               : 0;
+}
+
+static int write_part(struct writing *writing, struct pipeline_part *part, struct wfs_error *err)
+{
+    struct wfs_error inner = {0};
+    autofree char *path = find_path(writing->set, part, writing->folder);
+    if (path == NULL)
         return wfs_fail_memory(err);
-    }
-    int code = part->shards != NULL
-                   ? wfs_shards_save(part->shards, path, &writing->inner, NULL, &inner)
-                   : wfs_save(part->layout, path, &writing->inner, NULL, &inner);
+    writing->part = part->member->name;
+    const int code = part->shards != NULL
+                         ? wfs_shards_save(part->shards, path, &writing->inner, NULL, &inner)
+                         : wfs_save(part->layout, path, &writing->inner, NULL, &inner);
     writing->n_before += part->shards != NULL ? part->shards->n_bytes : part->layout->n_bytes;
-    return code < 0 ? wfs_fail(err, inner.code, "component '%s' of the pipeline: %s",
-                               wfs_quote(part->member->name).text, inner.text)
-                    : 0;
+    return code < 0 ? fail_part(part, &inner, err) : 0;
 }
 
 /* Writes the description, which makes a pipeline of the folder. */
@@ -265,6 +294,7 @@ static int save(struct wfs_shards *set, const char *path, const struct wfs_save_
     struct writing writing = {.set = set, .options = options, .folder = folder};
     writing.inner =
         (struct wfs_save_options){.replace = is_new ? WFS_REPLACE_NONE : WFS_REPLACE_ANY,
+                                  .backup = options->backup,
                                   .mode = options->mode,
                                   .access = options->access,
                                   .narrows_replaced = options->narrows_replaced,
@@ -278,6 +308,8 @@ static int save(struct wfs_shards *set, const char *path, const struct wfs_save_
     int code = outfile_new(index_path, set->catalog->own->n_description, options, &index, &inner);
     if (code < 0)
         return wfs_fail(err, inner.code, PIPELINE_INDEX ": %s", inner.text);
+    for (size_t i = 0; code == 0 && i < set->n_parts; i++)
+        code = prepare_part(&writing, &set->parts[i], err);
     report->step = "write";
     for (size_t i = 0; code == 0 && i < set->n_parts; i++)
         code = write_part(&writing, &set->parts[i], err);

@@ -306,7 +306,7 @@ int shard_files_check_index(const struct format_table *table, const char *path,
     return layout.take == NULL || strcmp(layout.take, alone.take) == 0
                ? 0
                : wfs_fail(err, EEXIST,
-                          "'%s' in the directory would be read in place of the new index: remove "
+                          "'%s' in the directory would be read in place of the new file: remove "
                           "it, or write to another directory",
                           layout.take);
 }

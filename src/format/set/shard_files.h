@@ -40,7 +40,8 @@ int shard_names_find(struct folder_names *names, uint64_t *ret_n_wanted,
 int shard_names_make(struct folder_names *names, const struct format_table *table, const char *name,
                      uint64_t n_most, struct wfs_error *err);
 
-/* Refuses an index at the path that the directory would not be read by: -EEXIST; -ENOMEM. */
+/* Refuses an index or a file at the path that the directory would not be read by: -EEXIST; -ENOMEM.
+ */
 int shard_files_check_index(const struct format_table *table, const char *path,
                             struct wfs_error *err);
 

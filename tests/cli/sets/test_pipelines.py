@@ -2,6 +2,7 @@
 """Pipelines of diffusers: one tree with a folder for each model, and each model a checkpoint with its own file when it is written."""
 import json
 import os
+import shutil
 
 import pytest
 
@@ -89,6 +90,32 @@ def test_the_files_have_the_names_that_their_library_looks_for(pipeline, folder)
     assert set(pth_read.tensors(pth_read.load(folder / 'out/unet/diffusion_pytorch_model.bin'))) == set(tensors_of('unet'))
 
 
+def test_files_of_several_formats_become_files_of_one(pipeline, folder):
+    weightfs('convert', pipeline / 'unet', folder / 'unet.pth')
+    os.remove(pipeline / 'unet' / FILES['unet'])
+    os.rename(folder / 'unet.pth', pipeline / 'unet/diffusion_pytorch_model.bin')
+    weightfs('convert', pipeline, str(folder / 'out') + '/', has_notices=True)
+    assert set(st.read(folder / 'out/unet' / FILES['unet']).tensors) == set(tensors_of('unet'))
+    assert shown(folder / 'out') == shown(pipeline)
+
+
+def test_a_file_that_would_be_read_in_place_of_a_new_one_is_an_error_before_anything_is_written(pipeline, folder):
+    shutil.copytree(pipeline, folder / 'out')
+    before = written(folder / 'out')
+    error = weightfs('convert', '--format=pytorch', '--overwrite', pipeline, str(folder / 'out') + '/', code=EXIT_COMMIT).error
+    assert "component 'unet' of the pipeline: '%s' in the directory would be read" % FILES['unet'] in error
+    assert written(folder / 'out') == before
+
+
+def test_what_is_replaced_is_kept_where_that_is_asked(pipeline, folder):
+    out = str(folder / 'out') + '/'
+    weightfs('convert', pipeline, out)
+    before = written(folder / 'out')
+    weightfs('convert', '--cast=F16', '--overwrite', '--backup=simple', pipeline, out)
+    after = written(folder / 'out')
+    assert all(after[name + '~'] == before[name] for name in ('model_index.json', 'unet/' + FILES['unet'], 'vae/' + sets.INDEX))
+
+
 def test_a_size_makes_shards_of_what_is_larger(pipeline, folder):
     weightfs('convert', '--max-shard-size=20', pipeline, str(folder / 'out') + '/')
     files = set(written(folder / 'out'))
@@ -99,6 +126,12 @@ def test_a_size_makes_shards_of_what_is_larger(pipeline, folder):
 def test_one_file_gets_all_of_it(pipeline, folder):
     weightfs('convert', pipeline, folder / 'one.safetensors')
     assert st.read(folder / 'one.safetensors').tensors == everything()
+
+
+def test_metadata_of_no_component_is_for_all_of_them(pipeline, folder):
+    weightfs('convert', '--set-metadata', 'by=me', '--set-metadata', 'unet.of=other', pipeline, str(folder / 'out') + '/')
+    assert st.read(folder / 'out/unet' / FILES['unet']).metadata == {'format': 'pt', 'of': 'other', 'by': 'me'}
+    assert st.read(folder / 'out/text_encoder' / FILES['text_encoder']).metadata == {'format': 'pt', 'of': 'text_encoder', 'by': 'me'}
 
 
 def test_a_tensor_outside_of_the_components_has_no_place(pipeline, folder):
