@@ -270,16 +270,23 @@ struct save {
     const struct wfs_save_options *options;
     struct outfile *outfile;
     struct wfs_error *err;
-    char *chunk; /* malloc'ed, N_CHUNK bytes */
+    char *chunk;     /* malloc'ed, N_CHUNK bytes */
+    uint64_t n_done; /* bytes of the output, as reported */
     struct wfs_io io;
 };
 
-static int report_progress(const struct save *save)
+/* Called by any thread that helps. */
+static int tell_progress(const struct save *save)
 {
-    if (save->options->progress == NULL)
-        return 0;
-    const int code = save->options->progress(save->options->ctx, outfile_offset(save->outfile),
-                                             save->layout->n_bytes);
+    return save->options->progress == NULL
+               ? 0
+               : save->options->progress(save->options->ctx, save->n_done, save->layout->n_bytes);
+}
+
+static int report_progress(struct save *save)
+{
+    save->n_done = outfile_offset(save->outfile);
+    const int code = tell_progress(save);
     return code == 0 ? 0
                      : wfs_fail(save->err, -code, "interrupted at byte %" PRIu64 " of %" PRIu64,
                                 outfile_offset(save->outfile), save->layout->n_bytes);
@@ -293,9 +300,12 @@ int save_fail_write(const struct outfile *outfile, int code, struct wfs_error *e
                     outfile_offset(outfile), strerror(-code));
 }
 
-static int fail_write(const struct save *save, int code)
+/* An interruption is reported with how far the output is. */
+static int fail_write(struct save *save, int code)
 {
-    return save_fail_write(save->outfile, code, save->err);
+    return code == -EINTR && report_progress(save) < 0
+               ? code
+               : save_fail_write(save->outfile, code, save->err);
 }
 
 /* code: what the system returned, -EIO or -EBADMSG for content that is not there, 0 for its end. */
@@ -321,14 +331,19 @@ static int fail_read(const struct wfs_tensor *tensor, int code, struct wfs_error
                                 : "is short or failing");
 }
 
+static int fail_reading(struct save *save, const struct wfs_tensor *tensor, int code)
+{
+    return code == -EINTR && report_progress(save) < 0 ? code : fail_read(tensor, code, save->err);
+}
+
 /* Writes the content of a segment; the outfile is at its start. */
-static int emit_tensor(const struct save *save, const struct layout_segment *segment)
+static int emit_tensor(struct save *save, const struct layout_segment *segment)
 {
     for (uint64_t n_done = 0; n_done < segment->n_bytes;) {
         const ssize_t n =
             wfs_tensor_read_for(&save->io, segment->tensor, n_done, save->chunk, N_CHUNK);
         if (n <= 0)
-            return fail_read(segment->tensor, (int)n, save->err);
+            return fail_reading(save, segment->tensor, (int)n);
         int code = outfile_write(save->outfile, save->chunk, (size_t)n);
         if (code < 0)
             return fail_write(save, code);
@@ -360,8 +375,7 @@ static size_t count_adjacent(const struct layout_segment *first, const struct la
     return n;
 }
 
-static int emit_range(const struct save *save, const struct layout_segment *first,
-                      size_t n_segments)
+static int emit_range(struct save *save, const struct layout_segment *first, size_t n_segments)
 {
     const struct layout_segment *last = &first[n_segments - 1];
     const struct wfs_stored *stored = &first->tensor->stored;
@@ -372,7 +386,7 @@ static int emit_range(const struct save *save, const struct layout_segment *firs
         int code = outfile_copy(&save->io, save->outfile, stored->source, stored->offset + n_done,
                                 n_all - n_done, &n);
         if (code < 0 && outfile_cannot_read(save->outfile))
-            return fail_read(at->tensor, code, save->err);
+            return fail_reading(save, at->tensor, code);
         if (code < 0)
             return fail_write(save, code);
         n_done += n;
@@ -386,7 +400,7 @@ static int emit_range(const struct save *save, const struct layout_segment *firs
 }
 
 /* Headers with a CRC in them, for which the tensor is read now. */
-static int emit_bytes(const struct save *save, const struct layout_segment *segment)
+static int emit_bytes(struct save *save, const struct layout_segment *segment)
 {
     const void *bytes = segment->bytes;
     autofree char *made = NULL;
@@ -396,7 +410,7 @@ static int emit_bytes(const struct save *save, const struct layout_segment *segm
                                        : wfs_layout_read(&save->io, save->layout, segment->offset,
                                                          made, (size_t)segment->n_bytes);
         if (n < 0)
-            return fail_read(segment->crc->tensor, (int)n, save->err);
+            return fail_reading(save, segment->crc->tensor, (int)n);
         bytes = made;
     }
     const int code = outfile_write(save->outfile, bytes, (size_t)segment->n_bytes);
@@ -510,7 +524,7 @@ int save_tell_dangers(const struct wfs_save_options *options, const struct wfs_c
 
 static bool is_stopped(void *ctx)
 {
-    return report_progress(ctx) < 0;
+    return tell_progress(ctx) != 0;
 }
 
 /* A checksum needs all of a tensor between two writes: reads ask about progress, too. */
