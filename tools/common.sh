@@ -45,7 +45,7 @@ install_packages() {
             echo "this script installs packages of Debian only; install the equivalents of these, and build by hand (see README.md): ${missing[*]}" >&2
             return 1
         fi
-        tasks="apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends ${missing[*]}"
+        tasks="apt-get -o DPkg::Lock::Timeout=600 update -qq && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -qq -y --no-install-recommends ${missing[*]}"
     fi
     has_mount_table || tasks+="${tasks:+ && }ln -s ../proc/self/mounts /etc/mtab"
     [ -n "$tasks" ] || return 0

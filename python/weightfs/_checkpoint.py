@@ -152,7 +152,7 @@ class Checkpoint(collections.abc.Mapping[str, Tensor]):
     def info(self) -> dict[str, Any]:
         """What ``weightfs info --json`` prints: container, writer, counts, dtypes, metadata, files, findings."""
         self._open()
-        return _program.printed('info', self.options, self.source)
+        return _program.printed('info', self.options, self.source)['sources'][0]
 
     @property
     def metadata(self) -> dict[str, str]:

@@ -209,7 +209,7 @@ class Tensor:
         >>> weightfs.open('encoder.safetensors')['temperature'].stats()['max']
         0.0625
         """
-        return _program.printed('show', self._checkpoint.options, self._checkpoint.source, self.key)['stats']
+        return _program.printed('show', self._checkpoint.options, self._checkpoint.source, self.key)['tensors'][0]['stats']
 
 
 def _again(checkpoint, key):

@@ -106,7 +106,7 @@ def check(source: Source, **options: Any) -> dict[str, Any]:
     "tensor 'scaled_fp8' has no elements"
     """
     path, options = viewed(source, options)
-    return _program.printed('check', options, path)
+    return _program.printed('check', options, path)['sources'][0]
 
 
 def sum(source: Source, **options: Any) -> dict[str, dict[str, Any]]:  # noqa: A001

@@ -119,6 +119,48 @@ static void print_directories(void)
     }
 }
 
+/* Prints the names of views with hyphens, as flags of verbs are listed. */
+static void print_view(const struct wfs_view_option *view)
+{
+    char name[SPELLING_NAME_MAX + 1];
+    settings_spell(view->name, '-', name);
+    print_option(name, view->argument, view->help);
+}
+
+/* The examples of a verb, and the views that most are given to it. */
+static void print_examples(const struct verb *verb)
+{
+    static const char *const views[] = {"cast", "include", "rename"};
+    const struct wfs_view_option *view;
+    printf("\n\nexamples:\n  ");
+    for (const char *at = verb->examples; *at != '\0'; at++) {
+        const struct wfs_format *format =
+            at[0] == '@' ? wfs_format_at((size_t)(at[1] - '0')) : NULL;
+        if (format != NULL)
+            fputs(format->extensions[0], stdout);
+        else
+            fputc(*at, stdout);
+        fputs(*at == '\n' ? "  " : "", stdout);
+        at += format != NULL;
+    }
+    printf("\n\noptions:\n");
+    for (size_t k = 0; k < sizeof(views) / sizeof(views[0]); k++) {
+        for (size_t i = 0; (view = wfs_view_option(i)) != NULL; i++) {
+            if (strcmp(view->name, views[k]) == 0)
+                print_view(view);
+        }
+    }
+}
+
+void args_print_common(void)
+{
+    wrapping_start(false);
+    puts("options of every verb that reads a SOURCE:");
+    print_settings(SETTING_OF_SOURCE);
+    print_option(common_options[0].name, common_options[0].argument, common_options[0].help);
+    puts("\nView options (rename, filter, cast ...): see 'weightfs plan --help'.");
+}
+
 static void print_help(const struct args *args)
 {
     const struct verb *verb = args->verb;
@@ -126,22 +168,25 @@ static void print_help(const struct args *args)
     printf("usage: weightfs %s [OPTION...] %s\n\n%s", args->name, verb->operands, verb->text);
     if (verb->lists_directories)
         print_directories();
-    printf("\n\noptions:\n");
+    if (verb->examples != NULL)
+        print_examples(verb);
+    else
+        printf("\n\noptions:\n");
     for (const struct args_option *option = verb->options; option->name != NULL; option++)
         print_option(option->name, option->argument, option->help);
     if (verb->has_output)
         print_settings(SETTING_OF_OUTPUT);
-    if (verb->has_source)
-        print_settings(SETTING_OF_SOURCE);
-    for (size_t i = verb->has_source ? 0 : 1; i < N_COMMON; i++)
+    for (size_t i = 1; i < N_COMMON; i++)
         print_option(common_options[i].name, common_options[i].argument, common_options[i].help);
+    if (verb->has_source)
+        printf("\nOptions of URLs, damaged files and limits: see 'weightfs help common'.\n");
     if (verb->lists_views)
         printf("\nview options, in the order in which they are applied (see weightfs(1)):\n");
     else if (verb->has_source)
-        printf("\nView options (rename, filter, cast ...): see 'weightfs plan --help'.\n");
+        printf("View options (rename, filter, cast ...): see 'weightfs plan --help'.\n");
     const struct wfs_view_option *view;
     for (size_t i = 0; verb->lists_views && (view = wfs_view_option(i)) != NULL; i++)
-        print_option(view->name, view->argument, view->help);
+        print_view(view);
 }
 
 static enum exit_code fail(const struct args *args, const char *problem, const char *what)

@@ -27,13 +27,15 @@ struct args;
 struct verb {
     const char *operands;           /* as the help shows them */
     const char *text;               /* what the verb does; lines of at most 80 columns */
+    const char *examples;           /* lines below the text, before the views that most need; "@1"
+                                       is the extension of a format; NULL: none */
     size_t n_max;                   /* operands; 0: as many as the help shows */
     bool has_source;                /* takes the settings of a source, and the options of views */
     bool has_output;                /* takes the settings of an output */
     bool lists_views;               /* the help text shows the options of views */
     bool lists_directories;         /* and what formats write into directories, after its text */
     bool is_json;                   /* prints JSON, whose lines are not broken on a terminal */
-    struct args_option options[10]; /* of its own; the last one has no name */
+    struct args_option options[12]; /* of its own; the last one has no name */
     enum exit_code (*run)(const struct args *args);
 };
 
@@ -63,6 +65,9 @@ struct args {
  * the mistake. Returns the exit code.
  */
 int args_run(const struct verb *verb, int argc, char **argv);
+
+/* Prints the options of every verb that loads a source: of URLs, of damaged files, limits. */
+void args_print_common(void);
 
 /* Returns what stands for the value of a long option in the help of a verb; NULL: it is none. */
 const char *args_argument(const struct verb *verb, const char *option);

@@ -26,6 +26,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -247,6 +248,31 @@ static int set_attribute(struct wfs_patch *patch, const struct wfs_catalog *of, 
                           : wfs_patch_set(patch, of, tensor, dot + 1, value, err);
 }
 
+/* A text, or "@FILE" with it; "@@" is a text that begins with "@". */
+static int set_metadata(struct wfs_patch *patch, const struct wfs_catalog *of, const char *key,
+                        const char *value, struct wfs_error *err)
+{
+    enum { N_MOST = 64 << 20 };
+    struct stat st;
+    if (value[0] != '@' || value[1] == '@')
+        return wfs_patch_set_metadata(patch, of, key, value + (value[0] == '@'), err);
+    autoclose int fd = open(value + 1, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return wfs_fail(err, EINVAL, "--set-metadata: cannot open '%s': %s",
+                        wfs_quote(value + 1).text, strerror(errno));
+    if (!S_ISREG(st.st_mode) || st.st_size > N_MOST)
+        return wfs_fail(err, EINVAL, "'%s' is not a file of at most %s", wfs_quote(value + 1).text,
+                        amount_of_bytes(N_MOST).text);
+    autofree char *text = calloc((size_t)st.st_size + 1, 1);
+    if (text == NULL)
+        return wfs_fail_memory(err);
+    const ssize_t n = read(fd, text, (size_t)st.st_size);
+    if (n < 0 || strlen(text) != (size_t)n)
+        return wfs_fail(err, EINVAL, n < 0 ? "cannot read '%s'" : "'%s' is not text: it has a NUL",
+                        wfs_quote(value + 1).text);
+    return wfs_patch_set_metadata(patch, of, key, text, err);
+}
+
 /* Options whose value is "KEY=VALUE". */
 static const struct pair {
     const char *name;
@@ -260,7 +286,7 @@ static const struct pair {
     {"replace", wfs_patch_replace_npy, "expected KEY=VALUE",
      "nothing follows the '='; expected a .npy file"},
     {"set", set_attribute, "expected KEY.NAME=TEXT", NULL},
-    {"set-metadata", wfs_patch_set_metadata, "expected KEY=VALUE", NULL},
+    {"set-metadata", set_metadata, "expected NAME=TEXT or NAME=@FILE", NULL},
     {"set-value", wfs_patch_set_value, "expected KEY=VALUE", "nothing follows the '='"},
 };
 
@@ -364,12 +390,14 @@ const struct verb verb_edit = {
             "SOURCE, with --overwrite.",
     .has_source = true,
     .has_output = true,
+    .examples = "weightfs edit model@2 new@2 --remove 'head.*' --rename encoder model\n"
+                "weightfs edit model@2 new@2 --add scale=scale.npy",
     .options = {{"add", "KEY=FILE", "add a tensor from a .npy file"},
                 {"remove", "GLOB", "remove tensors and values by key"},
                 {"remove-metadata", "NAME", "remove a metadata text"},
                 {"replace", "KEY=FILE", "replace a tensor by a .npy file"},
                 {"set", "KEY.NAME=TEXT", "set dtype, shape or param_id"},
-                {"set-metadata", "NAME=TEXT", "set a metadata text"},
+                {"set-metadata", "NAME=TEXT", "set a metadata text; NAME=@FILE: to that of FILE"},
                 {"set-value", "KEY=JSON", "set a value, or add it"}},
     .run = run_edit,
 };
@@ -391,10 +419,12 @@ const struct verb verb_convert = {
             "the target format cannot store. The format is inferred from the extension of\n"
             "TARGET. If TARGET is a directory or NAME.index.json, writes shards and an index;\n"
             "a missing directory is created if the name ends with a slash.",
+    .examples = "weightfs convert --cast F16 model@2 model@1\n"
+                "weightfs convert --rename encoder model model@1 new@1",
     .lists_directories = true,
     .has_source = true,
     .has_output = true,
-    .options = {{"set-metadata", "NAME=TEXT", "set a metadata text"}},
+    .options = {{"set-metadata", "NAME=TEXT", "set a metadata text; NAME=@FILE: to that of FILE"}},
     .run = run_convert,
 };
 

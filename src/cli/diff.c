@@ -654,7 +654,7 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     if (exit_code != EXIT_DONE)
         return exit_code;
     if (diff->json != NULL)
-        json_out_open_object(diff->json, NULL);
+        print_json_start(diff->json);
     print_only_in(diff, 0);
     print_only_in(diff, 1);
     exit_code = print_changed(diff);
@@ -720,7 +720,7 @@ const struct verb verb_diff = {
     .options = {{"all", NULL, "also metadata, values and bytes no tensor shows"},
                 {"csv", NULL, "print the table of --long or --stat as CSV"},
                 {"exact", NULL, "compare tensors of the same dtype bit for bit"},
-                {"json", NULL, "print one JSON object"},
+                {"json", NULL, "print JSON, as docs/json.md describes it"},
                 {"large", NULL, INPUT_LARGE_HELP},
                 {"long", NULL, "-l: a table with L2, cosine, most changed first"},
                 {"sort", "ORDER", "of --long and --stat: change or key"},

@@ -7,6 +7,7 @@
 #include "cli/progress.h"
 #include "program/destination.h"
 #include "program/print.h"
+#include "program/terminal.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
@@ -129,7 +130,7 @@ static enum exit_code run_cat(const struct args *args)
     auto_catalog struct wfs_catalog *catalog = NULL;
     const struct wfs_tensor *tensor;
     const char *path = args->operands[0];
-    enum exit_code exit_code = input_load(args, path, &catalog);
+    enum exit_code exit_code = input_load_npy(args, path, &catalog);
     if (exit_code == EXIT_DONE)
         exit_code = input_find(catalog, path, args->operands[1], &tensor);
     if (exit_code != EXIT_DONE)
@@ -140,8 +141,11 @@ static enum exit_code run_cat(const struct args *args)
                            "redirect them, or use 'weightfs show'");
     if (tensor->trouble != NULL)
         return input_read_error(path, tensor, -EIO);
-    if (args_has(args, "npy"))
+    if (args_has(args, "npy")) {
+        if (input_is_unknown_to_numpy(tensor) && screen_width(STDERR_FILENO) > 0)
+            print_warning(path, tensor->key, "numpy cannot compute with it; --npy=f32 widens it");
         exit_code = write_header(tensor, path);
+    }
     if (exit_code == EXIT_DONE)
         exit_code = write_tensor(tensor, path);
     return exit_code;
@@ -152,7 +156,7 @@ const struct verb verb_cat = {
     .text = "Write the elements of a tensor to standard output, row-major and little-endian.\n"
             "The output must not be a terminal.",
     .has_source = true,
-    .options = {{"npy", NULL, "write a .npy header before the data"}},
+    .options = {{"npy", "[f32]", "write a .npy header; f32: with floats widened"}},
     .run = run_cat,
 };
 
@@ -171,11 +175,12 @@ struct extraction {
     struct glob *globs; /* malloc'ed */
     size_t n_globs;
     int fd; /* of the directory */
-    bool is_overwriting;
+    bool is_overwriting, is_raw;
     mode_t mode; /* of new files, before what the source grants */
     struct wfs_access access;
     struct progress progress;
     uint64_t n_files, n_bytes, n_done; /* selected; bytes written */
+    uint64_t n_unknown;                /* files of floats that numpy does not have */
     uint64_t n_quantized;              /* files of integers whose scale is not in the file */
     struct wfs_quoted quantized;       /* the first of them */
     char *piece;
@@ -347,6 +352,15 @@ static void note_quantized(struct extraction *extraction, const struct wfs_tree_
         extraction->quantized = wfs_quote(file->path);
 }
 
+/* Of BF16 and narrower floats, numpy has the bytes only. */
+static void note_unknown(struct extraction *extraction, const struct wfs_tree_file *file)
+{
+    const struct wfs_tensor *tensor = extraction->is_raw || file->is_value || file->key == NULL
+                                          ? NULL
+                                          : wfs_catalog_find(extraction->catalog, file->key);
+    extraction->n_unknown += tensor != NULL && input_is_unknown_to_numpy(tensor);
+}
+
 static int write_file(void *ctx, const struct wfs_tree_file *file)
 {
     struct extraction *extraction = ctx;
@@ -361,8 +375,10 @@ static int write_file(void *ctx, const struct wfs_tree_file *file)
         const int published = publish(extraction, dir, name);
         code = published < 0 ? fail_file(extraction, file->path, -published) : 0;
     }
-    if (code == 0)
+    if (code == 0) {
         note_quantized(extraction, file);
+        note_unknown(extraction, file);
+    }
     if (code < 0)
         (void)unlinkat(dir, extraction->temporary, 0);
     return code;
@@ -398,6 +414,10 @@ static enum exit_code write_all(struct extraction *extraction)
         return extraction->exit_code;
     printf("extracted %s, %s, to '%s'\n", wfs_count(extraction->n_files, "file").text,
            wfs_count(extraction->n_bytes, "byte").text, wfs_quote(extraction->directory).text);
+    if (extraction->n_unknown > 0)
+        printf(
+            "numpy cannot compute with the elements of %s ('<V2', '|V1'): --npy=f32 widens them\n",
+            wfs_count(extraction->n_unknown, "file").text);
     if (extraction->n_quantized > 0)
         printf("stored as plain integers, because a file of elements cannot store their scales: "
                "'%s'",
@@ -467,7 +487,9 @@ static enum exit_code run_extract(const struct args *args)
         return EXIT_USAGE;
     if (!args_has(args, "directory"))
         return print_error(EXIT_USAGE, NULL, "missing -d DIR; see 'weightfs extract --help'");
-    enum exit_code exit_code = input_load(args, args->operands[0], &catalog);
+    if (is_raw && args_has(args, "npy"))
+        return print_error(EXIT_USAGE, NULL, "--npy cannot be combined with --files=raw");
+    enum exit_code exit_code = input_load_npy(args, args->operands[0], &catalog);
     if (exit_code != EXIT_DONE)
         return exit_code;
     const struct wfs_tree_options tree_options = {.layout =
@@ -482,6 +504,7 @@ static enum exit_code run_extract(const struct args *args)
                                     .tree = tree,
                                     .fd = -1,
                                     .is_overwriting = args_has(args, "overwrite"),
+                                    .is_raw = is_raw != 0,
                                     .mode = destination_mode(),
                                     .access = wfs_catalog_access(catalog)};
     exit_code = extract(&extraction, args);
@@ -501,6 +524,7 @@ const struct verb verb_extract = {
                 {"files", "npy|raw", ".npy files (default), or only the elements"},
                 {"large", NULL, "allow files over 16 times larger than SOURCE"},
                 {"layout", "nested|flat", "as in a mount; default nested"},
+                {"npy", "[f32]", ".npy files; f32: floats narrower than F32 as F32"},
                 {"overwrite", NULL, "replace files that exist"}},
     .run = run_extract,
 };

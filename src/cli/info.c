@@ -314,7 +314,7 @@ static enum exit_code info_one(const struct input_one *one)
 
 static enum exit_code run_info(const struct args *args)
 {
-    return input_each(args, args->n_operands, false, info_one);
+    return input_each(args, args->n_operands, "sources", info_one);
 }
 
 const struct verb verb_info = {
@@ -323,7 +323,7 @@ const struct verb verb_info = {
             "metadata, structure, files and oddities; on a terminal with a bar for each\n"
             "module and dtype. Reads no tensor data.",
     .has_source = true,
-    .options = {{"json", NULL, "print one JSON object, of several SOURCEs a list"}},
+    .options = {{"json", NULL, "print JSON, as docs/json.md describes it"}},
     .run = run_info,
 };
 
@@ -385,10 +385,10 @@ static enum exit_code check_run(struct check *check)
 static enum exit_code run_json(struct check *check)
 {
     struct json_out *json = check->json;
-    json_out_open_object(json, NULL);
+    json_out_open(json, NULL, '{', JSON_LINES);
     json_out_text(json, "file", check->path);
     json_out_u64(json, "n_tensors", wfs_catalog_n_tensors(check->checkup.catalog));
-    json_out_open_array(json, "findings");
+    json_out_open(json, "findings", '[', JSON_LINES);
     const enum exit_code exit_code = check_run(check);
     json_out_close(json);
     if (check->checkup.has_values)
@@ -440,7 +440,7 @@ static enum exit_code check_one(const struct input_one *one)
 
 static enum exit_code run_check(const struct args *args)
 {
-    return input_each(args, args->n_operands, false, check_one);
+    return input_each(args, args->n_operands, "sources", check_one);
 }
 
 const struct verb verb_check = {
@@ -449,7 +449,7 @@ const struct verb verb_check = {
             "its severity (info, low, medium or high) and a description. The exit code is 1\n"
             "if a finding is above info, and 3 to 6 if the checkpoint cannot be read.",
     .has_source = true,
-    .options = {{"json", NULL, "print one JSON object, of several SOURCEs a list"},
+    .options = {{"json", NULL, "print JSON, as docs/json.md describes it"},
                 {"large", NULL, INPUT_LARGE_HELP},
                 {"values", NULL, "read all tensors: NaN, infinities, equal elements"}},
     .run = run_check,

@@ -141,6 +141,35 @@ static void print_warnings(const char *path, const struct wfs_report *report)
                 wfs_count(n - N_MOST, "more notice").text);
 }
 
+/* Adds a message of a view, which begins with the name of an option, with that as it was typed. */
+static void add_named(const struct args *args, const char *text, struct strbuf *out)
+{
+    const struct wfs_view_option *option;
+    const char *colon = strstr(text, ": ");
+    const size_t n_name = colon != NULL ? (size_t)(colon - text) : 0;
+    for (size_t i = 0; n_name > 0 && (option = wfs_view_option(i)) != NULL; i++) {
+        if (strlen(option->name) != n_name || strncmp(option->name, text, n_name) != 0)
+            continue;
+        for (char *const *word = args->words; *word != NULL; word++) {
+            const size_t n_typed = strcspn(*word, "=");
+            if (n_typed > 2 && settings_is_name(option->name, *word + 2, n_typed - 2)) {
+                strbuf_add(out, *word, n_typed);
+                text = colon;
+                break;
+            }
+        }
+    }
+    strbuf_puts(out, text);
+}
+
+static enum exit_code print_named(const struct args *args, enum exit_code exit_code,
+                                  const char *file, const char *text)
+{
+    autostrbuf struct strbuf named = {0};
+    add_named(args, text, &named);
+    return print_error(exit_code, file, "%s", named.has_failed ? text : named.bytes);
+}
+
 /* Operands that are swapped are noticed where the source is missing. */
 static enum exit_code fail_load(const struct args *args, const char *path, enum exit_code exit_code,
                                 const struct checkpoint_failure *failure)
@@ -152,7 +181,7 @@ static enum exit_code fail_load(const struct args *args, const char *path, enum 
         access(args->operands[1], F_OK) == 0)
         return print_error(exit_code, file, "%s; SOURCE comes first: weightfs %s %s",
                            failure->err.text, args->name, operands);
-    return print_error(exit_code, file, "%s", failure->err.text);
+    return print_named(args, exit_code, file, failure->err.text);
 }
 
 enum exit_code input_load_report(const struct args *args, const char *path,
@@ -166,7 +195,7 @@ enum exit_code input_load_report(const struct args *args, const char *path,
     memory_limit(&options.load);
     enum exit_code exit_code = make_view(args, &view, &failure.err);
     if (exit_code != EXIT_DONE)
-        return print_error(exit_code, NULL, "%s", failure.err.text);
+        return print_named(args, exit_code, NULL, failure.err.text);
     if (report == NULL && !wfs_view_is_empty(view))
         report = &own;
     struct progress progress;
@@ -191,6 +220,65 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
     return input_load_report(args, path, out, NULL);
 }
 
+/* ---- arrays of numpy ---- */
+
+bool input_is_unknown_to_numpy(const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    return wfs_dtype_kind(dtype) == WFS_KIND_FLOAT &&
+           (dtype == WFS_BF16 || wfs_dtype_bits(dtype) < 16);
+}
+
+/* Adds a regex that matches the key and no other. */
+static void add_exact(struct strbuf *out, const char *key)
+{
+    strbuf_puts(out, out->n_bytes == 0 ? "^(?:" : "|");
+    for (; *key != '\0'; key++)
+        strbuf_printf(out, "%s%c", strchr("\\^$.|?*+()[]{}", *key) != NULL ? "\\" : "", *key);
+}
+
+/* Loads with options of views in addition to those that were given. */
+static enum exit_code load_with(const struct args *args, const struct args_given *more,
+                                size_t n_more, const char *path, struct wfs_catalog **out)
+{
+    struct args all = *args;
+    autofree struct args_given *given = calloc(args->n_given + n_more, sizeof(*given));
+    if (given == NULL)
+        return print_memory(path);
+    memcpy(given, args->given, args->n_given * sizeof(*given));
+    memcpy(given + args->n_given, more, n_more * sizeof(*given));
+    all.given = given;
+    all.n_given += n_more;
+    return input_load(&all, path, out);
+}
+
+enum exit_code input_load_npy(const struct args *args, const char *path, struct wfs_catalog **out)
+{
+    const char *dtype = args_value(args, "npy");
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    autostrbuf struct strbuf wide = {0};
+    struct args_given more[] = {{"cast", "F32"}, {"keep", NULL}};
+    if (dtype == NULL)
+        return input_load(args, path, out);
+    if (strcmp(dtype, "f32") != 0 && strcmp(dtype, "F32") != 0)
+        return print_error(EXIT_USAGE, NULL, "--npy must be without a value or f32, not '%s'",
+                           wfs_quote(dtype).text);
+    enum exit_code exit_code = load_with(args, more, 1, path, &catalog);
+    for (size_t i = 0; exit_code == EXIT_DONE && i < wfs_catalog_n_tensors(catalog); i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        if (tensor->stored.dtype == WFS_F64 && tensor->dtype == WFS_F32)
+            add_exact(&wide, tensor->key);
+    }
+    if (exit_code == EXIT_DONE && wide.n_bytes > 0) {
+        strbuf_puts(&wide, ")$");
+        more[1].value = wide.bytes;
+        wfs_catalog_free(steal(&catalog));
+        exit_code = wide.has_failed ? print_memory(path) : load_with(args, more, 2, path, &catalog);
+    }
+    *out = steal(&catalog);
+    return exit_code;
+}
+
 /* ---- several sources ---- */
 
 bool input_is_source(const char *operand)
@@ -199,20 +287,19 @@ bool input_is_source(const char *operand)
            access(operand, F_OK) == 0;
 }
 
-enum exit_code input_each(const struct args *args, size_t n, bool is_always_list,
-                          input_visit *visit)
+enum exit_code input_each(const struct args *args, size_t n, const char *list, input_visit *visit)
 {
     struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
-    const bool is_json = args_has(args, "json"), is_list = is_json && (is_always_list || n > 1);
+    const bool is_json = args_has(args, "json");
     enum exit_code exit_code = EXIT_DONE;
     autofree const char **operands = calloc(args->n_operands + 1, sizeof(*operands));
     if (operands == NULL)
         return print_memory(NULL);
     for (size_t i = n; i < args->n_operands; i++)
         operands[1 + i - n] = args->operands[i];
-    if (is_list) {
-        json_out_open_object(&json, NULL);
-        json_out_open_array(&json, "sources");
+    if (is_json) {
+        print_json_start(&json);
+        json_out_open_array(&json, list);
     }
     for (size_t i = 0; i < n && !ferror(stdout); i++) {
         struct input_one one = {.args = *args, .json = is_json ? &json : NULL, .is_of_many = n > 1};
@@ -222,7 +309,7 @@ enum exit_code input_each(const struct args *args, size_t n, bool is_always_list
         const enum exit_code code = visit(&one);
         exit_code = code > exit_code ? code : exit_code;
     }
-    if (is_list) {
+    if (is_json) {
         json_out_close(&json);
         json_out_close(&json);
     }

@@ -23,6 +23,12 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 /* Loads the source, or prints why not. "-" is the standard input, which must be a regular file. */
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out);
 
+/* Returns whether the elements are floats that numpy has as bytes only. */
+bool input_is_unknown_to_numpy(const struct wfs_tensor *tensor);
+
+/* Loads what becomes .npy files: with --npy=f32, floats that are narrower than F32 are that. */
+enum exit_code input_load_npy(const struct args *args, const char *path, struct wfs_catalog **out);
+
 /* ---- several sources ---- */
 
 /* Does what a verb does with one source. */
@@ -36,11 +42,10 @@ typedef enum exit_code input_visit(const struct input_one *one);
 
 /*
  * Calls visit for each of the first n operands as a source, the others follow it each time. A
- * source that fails does not keep the others from being read. The JSON of several, or of one
- * if it always is one, is a list, "sources". Returns the largest exit code.
+ * source that fails does not keep the others from being read. The JSON is an object with a list of
+ * that name, which visit adds to. Returns the largest exit code.
  */
-enum exit_code input_each(const struct args *args, size_t n, bool is_always_list,
-                          input_visit *visit);
+enum exit_code input_each(const struct args *args, size_t n, const char *list, input_visit *visit);
 
 /* Returns whether an operand names something that exists: a file, a URL or the standard input. */
 bool input_is_source(const char *operand);

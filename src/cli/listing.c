@@ -109,8 +109,8 @@ static void listing_done(struct listing *listing)
 static enum exit_code listing_sort(struct listing *listing, const struct args *args)
 {
     enum { N_ORDERS = sizeof(orders) / sizeof(orders[0]) };
-    const bool is_read =
-        screen_width(STDOUT_FILENO) > 0 && !args_has(args, "json") && !args_has(args, "null");
+    const bool is_read = screen_width(STDOUT_FILENO) > 0 && !args_has(args, "json") &&
+                         !args_has(args, "null") && !args_has(args, "csv");
     const char *name = args_value(args, "sort");
     order chosen = is_read ? by_key : NULL;
     size_t i = 0;
@@ -136,6 +136,7 @@ static const struct table_column columns[] = {
     {.heading = "shape", .member = "shape"},
     {.heading = "size", .member = "bytes", .is_right = true, .stays = true},
     {.member = "role", .is_optional = true},
+    {.member = "source", .is_optional = true},
     {.member = "file"},
     {.heading = "offset", .member = "offset", .is_right = true},
     {.heading = "file", .cuts_middle = true, .n_least = 12},
@@ -143,10 +144,11 @@ static const struct table_column columns[] = {
     {.heading = "changes", .member = "changes", .n_least = 12},
 };
 
-enum { N_KEY = 1, N_SHORT = 4, N_ROLE = 5, N_LONG = sizeof(columns) / sizeof(columns[0]) };
+enum { N_KEY = 1, N_SHORT = 4, N_ROLE = 6, N_LONG = sizeof(columns) / sizeof(columns[0]) };
 
+/* source: of several; NULL: there is one only. */
 static void add_row(struct table *table, const struct listing *listing,
-                    const struct wfs_tensor *tensor)
+                    const struct wfs_tensor *tensor, const char *source)
 {
     int fd;
     uint64_t offset;
@@ -158,6 +160,8 @@ static void add_row(struct table *table, const struct listing *listing,
     table_bytes(table, tensor->n_bytes);
     if (table->n_columns >= N_ROLE)
         table_text(table, COLOUR_NONE, wfs_tensor_attr(tensor, "role"));
+    if (table->n_columns >= N_ROLE)
+        table_name(table, COLOUR_NONE, source);
     if (!listing->is_long)
         return;
     const char *file = input_file_of(listing->catalog, tensor);
@@ -185,31 +189,22 @@ static void print_total(const struct table *table, const struct listing *listing
     table_print_dropped(table);
 }
 
-/* Prints JSON if there is a place for it, else a table. file: NULL, or a member of the JSON.
- * -ENOMEM. */
+/* Prints a table, or adds to the open array of JSON. source: of several, or NULL. -ENOMEM. */
 static int listing_print(const struct listing *listing, const struct args *args,
-                         struct json_out *json, const char *file)
+                         struct json_out *json, const char *source)
 {
     auto_table struct table table;
     if (json != NULL) {
-        json_out_open_object(json, NULL);
-        if (file != NULL)
-            json_out_text(json, "file", file);
-        json_out_open_array(json, "tensors");
         table_start_json(&table, columns, listing->is_long ? N_LONG : N_ROLE, json);
     } else {
         const size_t n_short = args_has(args, "null") ? N_KEY : N_SHORT;
         table_start(&table, columns, listing->is_long ? N_LONG : n_short, args);
     }
     for (size_t i = 0; i < listing->tensors.n_tensors && !ferror(stdout); i++)
-        add_row(&table, listing, listing->tensors.tensors[i]);
+        add_row(&table, listing, listing->tensors.tensors[i], source);
     const int code = table_print(&table);
     if (table.form == TABLE_SCREEN && code >= 0)
         print_total(&table, listing);
-    if (json != NULL) {
-        json_out_close(json);
-        json_out_close(json);
-    }
     return code;
 }
 
@@ -449,6 +444,10 @@ static enum exit_code run_ls(const struct args *args)
 {
     if (args_has(args, "null") && (args_has(args, "json") || args_has(args, "tree")))
         return print_error(EXIT_USAGE, NULL, "--null cannot be combined with --json or --tree");
+    if (args_has(args, "csv") &&
+        (args_has(args, "json") || args_has(args, "tree") || args_has(args, "null")))
+        return print_error(EXIT_USAGE, NULL,
+                           "--csv cannot be combined with --json, --null or --tree");
     if (args_has(args, "tree") &&
         (args_has(args, "json") || args_has(args, "long") || args_has(args, "sort")))
         return print_error(EXIT_USAGE, NULL,
@@ -461,8 +460,10 @@ static enum exit_code run_ls(const struct args *args)
     if (operands == NULL)
         return print_memory(NULL);
     const size_t n = sort_operands(args, operands, &exit_code);
+    if (n > 1 && args_has(args, "csv"))
+        return print_error(EXIT_USAGE, NULL, "--csv is for one SOURCE");
     sorted.operands = operands;
-    return n == 0 ? exit_code : input_each(&sorted, n, false, list_one);
+    return n == 0 ? exit_code : input_each(&sorted, n, "tensors", list_one);
 }
 
 const struct verb verb_ls = {
@@ -475,10 +476,13 @@ const struct verb verb_ls = {
             "for characters that a terminal acts on (\\xHH); keys in either form are accepted\n"
             "wherever one is expected.",
     .has_source = true,
+    .examples = "weightfs ls model@1 '*.bias'\n"
+                "weightfs ls --tree --include attention model@2",
     .options = {{"bytes", NULL, "-b: print exact sizes and counts"},
+                {"csv", NULL, "print the table as CSV"},
                 {"depth", "N", "with --tree: draw at most N levels"},
                 {"human", NULL, "-h: print sizes and counts with a unit"},
-                {"json", NULL, "print one JSON object, of several SOURCEs a list"},
+                {"json", NULL, "print JSON, as docs/json.md describes it"},
                 {"long", NULL, "-l: also offset, file, key in the file, changes"},
                 {"no-fold", NULL, "with --tree: draw equal layers one by one"},
                 {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
@@ -573,8 +577,17 @@ static enum exit_code run_find(const struct args *args)
     if (listing.tensors.n_tensors == 0 && !args_has(args, "json"))
         return report_nothing(catalog, args);
     struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
-    if (listing_print(&listing, args, args_has(args, "json") ? &json : NULL, NULL) < 0)
+    const bool is_json = args_has(args, "json");
+    if (is_json) {
+        print_json_start(&json);
+        json_out_open_array(&json, "tensors");
+    }
+    if (listing_print(&listing, args, is_json ? &json : NULL, NULL) < 0)
         return print_memory(args->operands[0]);
+    if (is_json) {
+        json_out_close(&json);
+        json_out_close(&json);
+    }
     return listing.tensors.n_tensors > 0 ? EXIT_DONE : EXIT_FOUND;
 }
 
@@ -591,7 +604,7 @@ const struct verb verb_find = {
     .has_source = true,
     .options = {{"bytes", NULL, "-b: print exact sizes and counts"},
                 {"human", NULL, "-h: print sizes and counts with a unit"},
-                {"json", NULL, "print one JSON object"},
+                {"json", NULL, "print JSON, as docs/json.md describes it"},
                 {"long", NULL, "-l: also offset, file, key in the file, changes"},
                 {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
                 {"sort", "ORDER", "by key, name, size or dtype; none: as in the file"}},

@@ -73,8 +73,8 @@ static void print_help(void)
          "  --help     print this text\n"
          "  --version  print the versions of weightfs and libfuse\n"
          "\n"
-         "See 'weightfs VERB --help' for the options of a verb, and the manual page\n"
-         "weightfs(1) for all mount options.");
+         "See 'weightfs VERB --help' for the options of a verb, 'weightfs help common' for\n"
+         "those of URLs and limits, and the manual page weightfs(1) for mount options.");
 }
 
 static void print_version(void)
@@ -136,12 +136,16 @@ static int refuse_verb(const char *name, char *const *words)
                        wfs_quote(name).text);
 }
 
-/* `weightfs help [VERB]` */
+/* `weightfs help [VERB|common]` */
 static int help(int argc, char **argv)
 {
     static char flag[] = "--help";
     if (argc == 2 || strcmp(argv[2], argv[1]) == 0) {
         print_help();
+        return EXIT_DONE;
+    }
+    if (strcmp(argv[2], "common") == 0) {
+        args_print_common();
         return EXIT_DONE;
     }
     const struct verb *verb = find_verb(argv[2]);

@@ -87,7 +87,7 @@ enum exit_code mounts_print(const struct args *args)
         return print_error(EXIT_MOUNT, "/proc/self/mountinfo", "cannot open it: %s",
                            strerror(errno));
     if (is_json) {
-        json_out_open_object(&json, NULL);
+        print_json_start(&json);
         json_out_open_array(&json, "mounts");
         table_start_json(&table, columns, 4, &json);
     } else {

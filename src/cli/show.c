@@ -355,7 +355,7 @@ static int json_view(const struct view *view, const struct slice *slice, struct 
     const struct wfs_tensor *tensor = view->tensor;
     const char *quantization = wfs_tensor_attr(tensor, "quantization");
     int code = 0;
-    json_out_open_object(out, NULL);
+    json_out_open(out, NULL, '{', JSON_LINES);
     print_json_tensor(out, tensor);
     json_out_u64(out, "n_elems", values_n_elems(tensor));
     json_out_text(out, "file", input_file_of(view->wish->catalog, tensor));
@@ -584,15 +584,19 @@ static enum exit_code show_all(const struct wish *wish, const struct args *args)
         exit_code = check_work(wish, tensors, n, args_has(args, "large"));
     if (exit_code != EXIT_DONE)
         return exit_code;
-    if (wish->is_json && n > 1)
-        json_out_open_array(&out, NULL);
+    if (wish->is_json) {
+        print_json_start(&out);
+        json_out_open_array(&out, "tensors");
+    }
     for (size_t i = 0; i < n && exit_code == EXIT_DONE && !ferror(stdout); i++) {
         if (i > 0 && !wish->is_json)
             putchar('\n');
         exit_code = show(wish, tensors[i], &out);
     }
-    if (wish->is_json && n > 1)
+    if (wish->is_json) {
         json_out_close(&out);
+        json_out_close(&out);
+    }
     return exit_code;
 }
 
@@ -634,6 +638,8 @@ static enum exit_code show_table(const struct wish *wish, const struct args *arg
     autofree bool *marks = input_select(wish->catalog, args, 1, &unmatched);
     if (marks == NULL)
         return print_memory(wish->path);
+    if (unmatched != NULL && strpbrk(unmatched, "*?[") != NULL)
+        return input_unmatched(wish->catalog, wish->path, unmatched);
     if (unmatched != NULL)
         return input_find(wish->catalog, wish->path, unmatched, &none);
     const char *of_one = option_of_one(args);
@@ -685,7 +691,7 @@ const struct verb verb_show = {
     .options = {{"csv", NULL, "print the table as CSV"},
                 {"fold", NULL, "in pipes too, one line for equal layers"},
                 {"histogram", NULL, "on a terminal too, a line for each bin"},
-                {"json", NULL, "print one JSON object, for several KEYs a list"},
+                {"json", NULL, "print JSON, as docs/json.md describes it"},
                 {"large", NULL, INPUT_LARGE_HELP},
                 {"no-fold", NULL, "a line for each tensor"},
                 {"percentiles", NULL, "in pipes too, print percentiles"},

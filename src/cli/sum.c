@@ -393,7 +393,7 @@ static enum exit_code print_sources(const struct args *args)
         n_sources = pass == 0 ? n : n_sources;
     }
     sorted.operands = operands;
-    return input_each(&sorted, n_sources, true, print_one);
+    return input_each(&sorted, n_sources, "sources", print_one);
 }
 
 static enum exit_code check_source(const struct args *args, const struct manifest *manifest,
@@ -483,7 +483,7 @@ const struct verb verb_sum = {
             "SOURCE, the files that MANIFEST names are checked.",
     .has_source = true,
     .options = {{"check", "MANIFEST", "compare with what 'sum' printed before"},
-                {"json", NULL, "print one JSON object"},
+                {"json", NULL, "print JSON, as docs/json.md describes it"},
                 {"large", NULL, INPUT_LARGE_HELP}},
     .run = run_sum,
 };

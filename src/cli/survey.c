@@ -544,7 +544,7 @@ static int print_table(const struct survey *survey)
 static void print_as_json(const struct survey *survey)
 {
     struct json_out out = {.file = stdout, .spelling = JSON_ASCII};
-    json_out_open_object(&out, NULL);
+    print_json_start(&out);
     json_out_open_array(&out, "tensors");
     for (size_t i = 0; i < survey->n_rows && !ferror(stdout); i++) {
         const size_t at = survey->rows[i].start;

@@ -16,6 +16,12 @@
 
 enum { N_GAP = 2 }; /* columns between two columns */
 
+/* Returns whether CSV has the column: all rows have what JSON has always. */
+static bool is_in_csv(const struct table_column *column)
+{
+    return column->member != NULL && !column->is_optional;
+}
+
 /* Writes a field of a line of CSV, of column i. A number is not protected from spreadsheets. */
 static void write_field(struct table *table, size_t i, const char *text)
 {
@@ -24,7 +30,7 @@ static void write_field(struct table *table, size_t i, const char *text)
     strtod(text, &end);
     const bool is_number = *end == '\0' && end != text;
     size_t n_last = table->n_columns;
-    while (n_last > 0 && table->columns[n_last - 1].member == NULL)
+    while (n_last > 0 && !is_in_csv(&table->columns[n_last - 1]))
         n_last--;
     if (is_number)
         strbuf_puts(&field, text);
@@ -50,7 +56,7 @@ void table_start(struct table *table, const struct table_column *columns, size_t
         table->form != TABLE_CSV &&
         (args_has(args, "human") || (table->form == TABLE_SCREEN && !args_has(args, "bytes")));
     for (size_t i = 0; table->form == TABLE_CSV && i < n_columns; i++) {
-        if (columns[i].member != NULL)
+        if (is_in_csv(&columns[i]))
             write_field(table, i, columns[i].member);
     }
     if (table->form != TABLE_SCREEN)
@@ -107,7 +113,7 @@ void table_text(struct table *table, enum screen_colour colour, const char *text
         if (column->member != NULL && (text != NULL || !column->is_optional))
             json_out_text(table->json, column->member, text);
     } else if (table->form == TABLE_CSV) {
-        if (column->member != NULL)
+        if (is_in_csv(column))
             write_field(table, (size_t)(column - table->columns), text != NULL ? text : "");
     } else if (table->form != TABLE_SCREEN && column->heading != NULL) {
         write_cell(table, colour, shown);

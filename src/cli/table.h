@@ -42,7 +42,7 @@ enum table_form {
     TABLE_SCREEN,
     TABLE_TABS, /* cells escaped, lines end with a line feed */
     TABLE_NUL,  /* cells as they are, lines end with a NUL */
-    TABLE_CSV,  /* the columns that have a member, below their names */
+    TABLE_CSV,  /* the columns that have a member which is not optional, below their names */
     TABLE_JSON,
 };
 

@@ -284,7 +284,12 @@ static void mountpoint_explain(const struct mountpoint *mountpoint,
                   "container that device); the verbs that only read or convert work without it",
                   path.text);
     else if (code != 0)
-        log_error("cannot mount on '%s': cannot open /dev/fuse: %s", path.text, strerror(code));
+        log_error("cannot mount on '%s': cannot open /dev/fuse: %s%s", path.text, strerror(code),
+                  code == EPERM ? " (give the container that device: docker run --device /dev/fuse "
+                                  "--cap-add SYS_ADMIN)"
+                  : code == EACCES
+                      ? " (it needs mode 0666, or membership of the group that owns it)"
+                      : "");
     else if (trouble != NULL)
         log_error("cannot mount on '%s': %s", path.text, trouble);
     else

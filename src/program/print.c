@@ -129,6 +129,12 @@ enum exit_code print_memory(const char *file)
     return print_error(EXIT_UNSUPPORTED, file, "out of memory");
 }
 
+void print_json_start(struct json_out *out)
+{
+    json_out_open_object(out, NULL);
+    json_out_u64(out, "schema", 1);
+}
+
 void print_json_tensor(struct json_out *out, const struct wfs_tensor *tensor)
 {
     json_out_text(out, "key", tensor->key);

@@ -59,6 +59,10 @@ void print_line(FILE *out, const char *text);
 /* Prints JSON; the escapes do not change its meaning. */
 void print_json(FILE *out, const char *json, size_t n_bytes);
 
+/* Opens the object that a verb prints, which begins with the number of the schema that
+ * docs/json.md describes. */
+void print_json_start(struct json_out *out);
+
 /* Writes key, dtype, shape and bytes of a tensor, as members of the open object. */
 void print_json_tensor(struct json_out *out, const struct wfs_tensor *tensor);
 

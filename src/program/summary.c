@@ -107,7 +107,7 @@ static void close_totals(struct json_out *json, uint64_t n_tensors, uint64_t n_b
 
 static void put_dtypes(const struct summary *summary, struct json_out *json)
 {
-    json_out_open_object(json, "dtypes");
+    json_out_open(json, "dtypes", '{', JSON_LINES);
     for (int dtype = 0; dtype < WFS_N_DTYPES; dtype++) {
         const struct totals *totals = &summary->by_dtype[dtype];
         if (totals->n_tensors == 0)
@@ -120,7 +120,7 @@ static void put_dtypes(const struct summary *summary, struct json_out *json)
 
 static void put_top_level(const struct key_tree *tree, struct json_out *json)
 {
-    json_out_open_array(json, "top_level");
+    json_out_open(json, "top_level", '[', JSON_LINES);
     for (size_t i = 0, end; i < tree->n_tensors; i = end) {
         const char *key = tree->tensors[i]->key;
         end = key_tree_end(tree, i, tree->n_tensors, 0);
@@ -133,7 +133,7 @@ static void put_top_level(const struct key_tree *tree, struct json_out *json)
 
 static void put_sources(const struct wfs_catalog *catalog, struct json_out *json)
 {
-    json_out_open_array(json, "sources");
+    json_out_open(json, "files", '[', JSON_LINES);
     for (size_t i = 0; i < wfs_catalog_n_sources(catalog); i++) {
         bool is_remote;
         const uint64_t n_cached = wfs_catalog_source_cached(catalog, i, &is_remote);
@@ -150,7 +150,7 @@ static void put_sources(const struct wfs_catalog *catalog, struct json_out *json
 void summary_put_metadata(const struct wfs_catalog *catalog, const char *name,
                           struct json_out *json)
 {
-    json_out_open_object(json, name);
+    json_out_open(json, name, '{', JSON_LINES);
     for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta != NULL; meta = meta->next)
         json_out_text_n(json, meta->name, meta->value, meta->n_bytes);
     json_out_close(json);
@@ -161,7 +161,7 @@ void summary_put(const struct summary *summary, struct json_out *json)
     const struct wfs_catalog *catalog = summary->catalog;
     const struct wfs_container *container = wfs_catalog_container(catalog);
     const struct wfs_format *format = wfs_catalog_format(catalog);
-    json_out_open_object(json, NULL);
+    json_out_open(json, NULL, '{', JSON_LINES);
     json_out_text(json, "file", summary->path);
     json_out_text(json, "container", container == NULL ? NULL : container->name);
     json_out_text(json, "format", format == NULL ? NULL : format->name);
@@ -174,7 +174,7 @@ void summary_put(const struct summary *summary, struct json_out *json)
     summary_put_metadata(catalog, "metadata", json);
     put_top_level(&summary->tree, json);
     put_sources(catalog, json);
-    json_out_open_array(json, "findings");
+    json_out_open(json, "findings", '[', JSON_LINES);
     for (size_t i = 0; i < wfs_catalog_n_findings(catalog); i++)
         summary_put_finding(json, wfs_catalog_finding(catalog, i));
     json_out_close(json);

@@ -334,6 +334,7 @@ static void put_json(struct strbuf *text, const struct wfs_report *report)
     struct json_out writer = {.text = text, .spelling = JSON_BYTES, .n_indent_max = 4};
     struct json_out *out = &writer;
     json_out_open_object(out, NULL);
+    json_out_u64(out, "schema", 1);
     if (report->has_like)
         json_list(out, report, REPORT_APPLIED);
     else

@@ -59,7 +59,7 @@ def test_a_format_is_added_by_its_folder_and_its_rows(tmp_path):
 
     (tmp_path / 'in.toy').write_bytes(FILE)
     assert run('ls', 'in.toy') == 'a.b\tU8\t[4]\t4\nc\tU8\t[2]\t2\n'
-    assert json.loads(run('info', '--json', 'in.toy'))['format'] == 'toy'
+    assert json.loads(run('info', '--json', 'in.toy'))['sources'][0]['format'] == 'toy'
     run('convert', 'in.toy', 'out.safetensors')
     assert st.read(tmp_path / 'out.safetensors').tensors == {'a.b': ('U8', [4], b'abcd'), 'c': ('U8', [2], b'xy')}
     run('convert', 'out.safetensors', 'again.toy')

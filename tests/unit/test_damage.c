@@ -46,22 +46,21 @@ static void force_reads_around_damage(void)
         size_t n_data;
     } cases[] = {
         {"{\"a\":" A_TO_4 "}", "2 bytes follow the last tensor", 6},
-        {"{\"a\":" FROM_4 "}", "InvalidOffset: tensor 'a': data begins at 4, expected 0 (a gap", 8},
+        {"{\"a\":" FROM_4 "}", "tensor 'a': data begins at 4, expected 0 (a gap", 8},
         {"{\"a\":" A_TO_4 ",\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
-         "InvalidOffset: tensor 'b': data begins at 2, expected 4 (an overlap", 6},
+         "tensor 'b': data begins at 2, expected 4 (an overlap", 6},
         {"{\"a\":{\"dtype\":\"Q7\",\"shape\":[9],\"data_offsets\":[0,4]}}",
          "tensor 'a' has the unknown dtype 'Q7'", 4},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
-         "TensorInvalidInfo: tensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4", 4},
-        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}",
-         "MisalignedSlice: tensor 'a'", 2},
+         "tensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4", 4},
+        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", "tensor 'a'", 2},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[18446744073709551615],\"data_offsets\":[0,4]}}",
-         "ValidationOverflow: tensor 'a'", 4},
+         "tensor 'a'", 4},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
-         "InvalidOffset: tensor 'a': data begins at 4, expected 0", 4},
+         "tensor 'a': data begins at 4, expected 0", 4},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[18446744073709551615,"
          "18446744073709551615]}}",
-         "InvalidOffset: tensor 'a': data begins at 18446744073709551615, expected 0", 0},
+         "tensor 'a': data begins at 18446744073709551615, expected 0", 0},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct file file = file_of(cases[i].header, cases[i].n_data);
@@ -179,7 +178,7 @@ static void the_largest_header_is_read_and_no_larger_one(void)
     store_le64(file.bytes, n_header + 1);
     file.n_bytes++;
     loaded = load(file, &context);
-    check_str(loaded.err.text, "HeaderTooLarge: the header has 100000001 bytes, the limit is "
+    check_str(loaded.err.text, "the header has 100000001 bytes, the limit is "
                                "100000000 (limit header)");
     done(&file, &loaded);
 }

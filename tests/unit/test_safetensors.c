@@ -168,8 +168,8 @@ static void limits_hold_at_n_and_not_at_n_plus_1(void)
          "tensor 'a' has more than 2 dimensions (limit rank)", 4, 3},
         {"key", "{\"abcd\":" A_TO_4 "}",
          "the key 'abcd' at byte 9 is longer than 3 bytes (limit key)", 4, 4},
-        {"header", "{\"a\":" A_TO_4 "}",
-         "HeaderTooLarge: the header has 54 bytes, the limit is 53 (limit header)", 64, 54},
+        {"header", "{\"a\":" A_TO_4 "}", "the header has 54 bytes, the limit is 53 (limit header)",
+         64, 54},
         {"index_memory", "{}", NULL, 0, UINT64_MAX},
         {"index_memory", "{\"a\":" A_TO_4 "}",
          "its index takes more than 4000 bytes of memory (limit index_memory)", 4, 5000},
@@ -181,7 +181,7 @@ static void limits_hold_at_n_and_not_at_n_plus_1(void)
         snprintf(text, sizeof(text), "%s=%" PRIu64, cases[i].limit, cases[i].fits);
         check_int(limits_set(&context.limits, text, registry_limit, NULL), 0);
         struct loaded loaded = load(file, &context);
-        check(loaded.code == 0 || strncmp(loaded.err.text, "MetadataIncomplete", 18) == 0);
+        check(loaded.code == 0 || strstr(loaded.err.text, "its header describes") != NULL);
         wfs_catalog_free(loaded.catalog);
         loaded = (struct loaded){0};
         if (cases[i].error != NULL) {
@@ -226,7 +226,7 @@ static void what_nobody_knows_is_told_by_its_first_bytes(void)
               "05 06 07 90 91 92 93 94 95 96");
     loaded = load_named("x.SafeTensors", bytes, sizeof(bytes) - 1, &context);
     check_int(loaded.code, -EBADMSG);
-    check(strncmp(loaded.err.text, "HeaderTooLarge: ", 16) == 0);
+    check(strstr(loaded.err.text, "the header should have") != NULL);
 }
 
 static int fail_to_read(const struct source *source, const struct wfs_io *io, uint64_t offset,

@@ -292,8 +292,7 @@ static void headers_end_at_100_million_bytes(void)
         if (layout != NULL)
             check_uint(wfs_layout_n_bytes(layout), 100000000 + 12);
         else
-            check(strncmp(err.text, "HeaderTooLarge: the header would have 100000008 bytes", 53) ==
-                  0);
+            check(strncmp(err.text, "the header would have 100000008 bytes", 37) == 0);
         wfs_layout_free(layout);
         wfs_catalog_free(catalog);
     }
@@ -581,9 +580,8 @@ static void an_output_that_is_not_what_was_wanted_is_not_published(void)
         {"{\"__metadata__\":{\"j\":\"v\",\"k\":\"w\"},"
          "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
          "internal error: the output has lost the metadata 'k'"},
-        {"{\"a\":[",
-         "InvalidHeaderDeserialization: invalid JSON in header: tensor 'a': the text ends "
-         "too early at byte 14"},
+        {"{\"a\":[", "invalid JSON in header: tensor 'a': the text ends "
+                     "too early at byte 14"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct wfs_catalog *catalog = made_catalog("\1\2\3\4", 4);

@@ -48,7 +48,7 @@ def at(text, mark, nth=1):
 def bad_json(name, error, where, header, data=DATA, tensor=None):
     """where: byte in the file, or a mark in the header that stands there."""
     where = at(header, where) if isinstance(where, str) else where
-    case('json-' + name, DAMAGED, 'InvalidHeaderDeserialization: invalid JSON in header: %s%s at byte %d' %
+    case('json-' + name, DAMAGED, 'invalid JSON in header: %s%s at byte %d' %
          ("tensor '%s': " % tensor if tensor is not None else '', error, where), header, data)
 
 
@@ -62,43 +62,43 @@ raw('one-zero', FOREIGN, 'is all zeros (1 byte): a failed download?', bytes(1))
 raw('seven-zeros', FOREIGN, 'is all zeros (7 bytes): a failed download?', bytes(7))
 raw('eight-zeros', FOREIGN, 'is all zeros (8 bytes): a failed download?', bytes(8))
 raw('5000-zeros', FOREIGN, 'begins with 4096 zeros where a header should be: an unfinished download?', bytes(5000))
-raw('seven-bytes', DAMAGED, 'HeaderTooSmall: truncated: the file has 7 bytes, expected at least 8',
+raw('seven-bytes', DAMAGED, 'truncated: the file has 7 bytes, expected at least 8',
     b'\x36' + bytes(6))
-raw('length-0', DAMAGED, 'InvalidHeaderDeserialization: invalid JSON in header: the text ends too early at byte 8',
+raw('length-0', DAMAGED, 'invalid JSON in header: the text ends too early at byte 8',
     bytes(8) + b'{}')
 for size in (1, 1000, 100000000):
     name = {1: 'over-by-one', 1000: 'over-the-file', 100000000: 'at-the-cap-over-the-file'}[size]
     n = len(PLAIN) + 5 if size == 1 else size
-    case('length-' + name, DAMAGED, 'InvalidHeaderLength: truncated: the header ends at byte %d, the file '
+    case('length-' + name, DAMAGED, 'truncated: the header ends at byte %d, the file '
          'has 66' % (8 + n), PLAIN, n=n)
 for name, n in (('cap-plus-1', 100000001), ('2-32', 2**32), ('2-63', 2**63), ('2-64', MAX),
                 ('big-endian', struct.unpack('<Q', struct.pack('>Q', len(PLAIN)))[0])):
-    case('length-' + name, DAMAGED, 'HeaderTooLarge: truncated: the header should have %d bytes, the file has 66' % n,
+    case('length-' + name, DAMAGED, 'truncated: the header should have %d bytes, the file has 66' % n,
          PLAIN, n=n)
-case('length-1', DAMAGED, 'InvalidHeaderDeserialization: invalid JSON in header: the text ends too early at byte 9',
+case('length-1', DAMAGED, 'invalid JSON in header: the text ends too early at byte 9',
      PLAIN, n=1)
 case('length-one-too-small', DAMAGED,
-     'InvalidHeaderDeserialization: invalid JSON in header: the text ends too early at byte 61', PLAIN, n=53)
+     'invalid JSON in header: the text ends too early at byte 61', PLAIN, n=53)
 case('length-swallows-data', DAMAGED,
-     'InvalidHeaderDeserialization: invalid JSON in header: text after the end at byte 62', PLAIN, n=58)
-case('length-swallows-spaces', DAMAGED, 'MetadataIncompleteBuffer: the file '
+     'invalid JSON in header: text after the end at byte 62', PLAIN, n=58)
+case('length-swallows-spaces', DAMAGED, 'the file '
      'has 66 bytes, its header describes 70 (truncated)', PLAIN, data=b'    ', n=58)
 for missing in (1, 4):
-    case('data-%d-short' % missing, DAMAGED, 'MetadataIncompleteBuffer: '
+    case('data-%d-short' % missing, DAMAGED, ''
          'the file has %d bytes, its header describes 66 (truncated)' % (66 - missing), PLAIN, DATA[missing:])
-case('data-one-too-many', DAMAGED, 'MetadataIncompleteBuffer: the file has '
+case('data-one-too-many', DAMAGED, 'the file has '
      '67 bytes, its header describes 66 (the data is followed by something else)', PLAIN, DATA + b'x')
-case('data-without-tensors', DAMAGED, 'MetadataIncompleteBuffer: the file '
+case('data-without-tensors', DAMAGED, 'the file '
      'has 14 bytes, its header describes 10 (the data is followed by something else)', '{}')
-case('data-with-metadata-only', DAMAGED, 'MetadataIncompleteBuffer: the file '
+case('data-with-metadata-only', DAMAGED, 'the file '
      'has 41 bytes, its header describes 37 (the data is followed by something else)', '{"__metadata__":{"k":"v"}}'.ljust(29))
 
 # Text that is no UTF-8.
 for name, text in (('c3-28', b'\xc3\x28'), ('overlong', b'\xc0\xaf'), ('surrogate', b'\xed\xa0\x80'),
                    ('past-10ffff', b'\xf5\x80\x80\x80'), ('cut', b'\xe2\x82'), ('stray', b'\x80')):
-    case('utf8-' + name, DAMAGED, 'InvalidHeader: invalid UTF-8 in header at byte 10',
+    case('utf8-' + name, DAMAGED, 'invalid UTF-8 in header at byte 10',
          PLAIN.encode().replace(b'"a"', b'"' + text + b'"'))
-case('utf8-in-data-size', DAMAGED, 'InvalidHeader: invalid UTF-8 in header at byte 61', PLAIN.encode()[:-1] + b'\xff')
+case('utf8-in-data-size', DAMAGED, 'invalid UTF-8 in header at byte 61', PLAIN.encode()[:-1] + b'\xff')
 
 # Text that is no JSON.
 bad_json('array', 'expected an object', 8, '[]', b'')
@@ -152,7 +152,7 @@ for name, text, error, where in (
         ('number', '1', 'expected an object', '1,'), ('true', 'true', 'expected an object', 'true'),
         ('value-cut', '{"k":[1}', "expected ',' or ']'", '},')):
     bad_json('metadata-' + name, error, where, '{"__metadata__":%s,' % text + PLAIN[1:])
-NO_STRING = "InvalidHeaderDeserialization: metadata '%s' at byte %d: expected a string, found %s; --force reads it as that text"
+NO_STRING = "metadata '%s' at byte %d: expected a string, found %s; --force reads it as that text"
 for name, text in (('number', '1'), ('null', 'null'), ('object', '{}'), ('true', 'true'), ('array', '["a"]')):
     case('json-metadata-value-' + name, DAMAGED, NO_STRING % ('k', 29, text), '{"__metadata__":{"k":%s},' % text + PLAIN[1:])
 case('json-metadata-tensor', DAMAGED, NO_STRING % ('shape', 47, '[1]'), one(key='"__metadata__"'))
@@ -192,7 +192,7 @@ for name in ('F16x', 'f32', 'F32 ', '', 'C128', 'I4', 'U4', 'FP4', 'E8M0', 'UE8'
              'QI8', 'FLEX32', 'BITS8', '\\u0046\\u0000', '\\u001b[31m'):
     shown = {'\\u0046\\u0000': 'F\\x00', '\\u001b[31m': '\\x1b[31m'}.get(name, name)
     case('dtype-%s' % ''.join(c if c.isalnum() else '_' for c in name), UNSUPPORTED,
-         "InvalidHeaderDeserialization: tensor 'a' at byte 9: unknown dtype '%s'" % shown, one(dtype='"%s"' % name))
+         "tensor 'a' at byte 9: unknown dtype '%s'" % shown, one(dtype='"%s"' % name))
 for name, shape, mark in (
         ('null', 'null', 'null'), ('number', '1', '1,"data'), ('string', '"1"', '"1"'), ('object', '{"0":1}', '{"0')):
     bad_entry('shape-' + name, 'expected an array', mark, one(shape=shape))
@@ -222,21 +222,21 @@ def size(name, error, shape, offsets, dtype='F32', data=DATA):
 for name, shape, dtype in (('max', [MAX], 'F32'), ('2-32-squared', [2**32, 2**32], 'F32'), ('2-60', [2**60], 'F32'),
                            ('2-61-bytes', [2**61], 'U8'), ('max-bytes', [MAX], 'U8'), ('3-by-2-63', [3, 2**63], 'BOOL'),
                            ('max-max-0', [MAX, MAX, 0], 'F32'), ('2-60-f4', [2**62, 2], 'F4')):
-    size('overflow-' + name, "ValidationOverflow: tensor 'a': shape %s of %s passes 2^64 bits" % (shape, dtype),
+    size('overflow-' + name, "tensor 'a': shape %s of %s passes 2^64 bits" % (shape, dtype),
          str(shape), '[0,4]', dtype)
 for name, shape, dtype, n in (('f4-3', '[3]', 'F4', 2), ('f4-scalar', '[]', 'F4', 1), ('f4-1', '[1]', 'F4', 1),
                               ('f6-2', '[2]', 'F6_E2M3', 2), ('f6-3', '[3]', 'F6_E3M2', 3)):
-    size('misaligned-' + name, "MisalignedSlice: tensor 'a': shape %s of %s does not fill whole bytes" % (shape, dtype),
+    size('misaligned-' + name, "tensor 'a': shape %s of %s does not fill whole bytes" % (shape, dtype),
          shape, '[0,%d]' % n, dtype, bytes(n))
 for name, shape, offsets, need, have in (
         ('shape-2', '[2]', '[0,4]', 8, 4), ('shape-0', '[0]', '[0,4]', 0, 4), ('scalar-in-0', '[]', '[0,0]', 4, 0),
         ('million', '[1000, 1000]', '[0,4]', 4000000, 4), ('five-bytes', '[1]', '[0,5]', 4, 5),
         ('three-bytes', '[1]', '[0,3]', 4, 3), ('1-by-0', '[1, 0]', '[0,4]', 0, 4)):
-    size('wrong-' + name, "TensorInvalidInfo: tensor 'a': shape %s of F32 takes %d bytes, data_offsets give %d" %
+    size('wrong-' + name, "tensor 'a': shape %s of F32 takes %d bytes, data_offsets give %d" %
          (shape, need, have), shape, offsets, data=bytes(have))
-size('wrong-rank-60', "TensorInvalidInfo: tensor 'a': shape [%s...] of F32 takes 8 bytes, data_offsets give 4" %
+size('wrong-rank-60', "tensor 'a': shape [%s...] of F32 takes 8 bytes, data_offsets give 4" %
      ('2' + ', 1' * 60)[:122], '[2%s]' % (',1' * 60), '[0,4]')
-size('2-61-minus-1-in-4-bytes', 'MetadataIncompleteBuffer: the file has 101 '
+size('2-61-minus-1-in-4-bytes', 'the file has 101 '
      'bytes, its header describes %d (truncated)' % (2**61 - 1 + 97), '[%d]' % (2**61 - 1), '[0,%d]' % (2**61 - 1), 'U8')
 
 # Ranges.
@@ -246,7 +246,7 @@ def ranges(name, error, header, data=DATA):
 
 def off(key, begin, expected, why, note=''):
     size = abs(begin - expected)
-    return "InvalidOffset: %stensor '%s': data begins at %d, expected %d (%s of %d byte%s)" % (
+    return "%stensor '%s': data begins at %d, expected %d (%s of %d byte%s)" % (
         note, key, begin, expected, why, size, '' if size == 1 else 's')
 
 
@@ -255,7 +255,7 @@ def pair(a, b, keys='ab'):
 
 
 ranges('reversed', off('a', 4, 0, 'a gap'), one(offsets='[4,0]'))
-ranges('ends-before', "InvalidOffset: tensor 'b': data ends at 2, before it begins at 4",
+ranges('ends-before', "tensor 'b': data ends at 2, before it begins at 4",
        pair(entry(), entry(offsets='[4,2]')))
 ranges('hole-at-start', off('a', 4, 0, 'a gap'), one(offsets='[4,8]'), bytes(8))
 ranges('odd-start', off('a', 1, 0, 'a gap'), one(offsets='[1,5]'))
@@ -267,7 +267,7 @@ ranges('overlap-and-truncated', off('b', 2, 4, 'an overlap'), pair(entry(), entr
 ranges('empty-inside', off('b', 2, 4, 'an overlap'), pair(entry(), entry('[0]', '[2,2]')))
 ranges('empty-past-the-end', off('b', 8, 4, 'a gap'), pair(entry(), entry('[0]', '[8,8]')))
 ranges('listed-backwards', off('b', 8, 4, 'a gap'), pair(entry(offsets='[8,12]'), entry(), 'ba'), bytes(12))
-ranges('first-wrong-then-overflow', "TensorInvalidInfo: tensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4",
+ranges('first-wrong-then-overflow', "tensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4",
        pair(entry('[2]'), entry('[%d]' % MAX, '[4,8]')), bytes(8))
 ranges('name-escaped', off("\\x1b[31mred\\x0a", 4, 0, 'a gap'), one(offsets='[4,8]', key='"\\u001b[31mred\\n"'), bytes(8))
 ranges('name-long', off('n' * 472 + '... (1000 bytes)', 4, 0, 'a gap'),
@@ -282,9 +282,9 @@ def twice(name, error, first, second, data=DATA, key='"a"'):
 
 twice('two-ranges', lambda note: off('a', 4, 0, 'a gap', note), entry(), entry(offsets='[4,8]'), bytes(8))
 twice('escaped', lambda note: off('a', 4, 0, 'a gap', note), entry(), entry(offsets='[4,8]'), bytes(8), '"\\u0061"')
-twice('too-long', lambda note: 'MetadataIncompleteBuffer: %sthe file has 123 '
+twice('too-long', lambda note: '%sthe file has 123 '
       'bytes, its header describes 119 (the data is followed by something else)' % note, entry('[2]', '[0,8]'), entry(), bytes(8))
-twice('wrong-size', lambda note: "TensorInvalidInfo: %stensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4" %
+twice('wrong-size', lambda note: "%stensor 'a': shape [2] of F32 takes 8 bytes, data_offsets give 4" %
       note, entry(), entry('[2]'))
 bad_entry('twice-first-null', 'expected dtype, shape and data_offsets', 13, '{"a":null,"a":%s}' % entry())
 

@@ -43,11 +43,10 @@ static int fail_json(struct safetensors_load *load, const char *error)
     json_fail(json, error);
     const uint64_t at = SAFETENSORS_PREFIX + (uint64_t)json_offset(json);
     if (load->tensor.bytes == NULL)
-        return wfs_fail(load->err, EBADMSG,
-                        "InvalidHeaderDeserialization: invalid JSON in header: %s at byte %" PRIu64,
+        return wfs_fail(load->err, EBADMSG, "invalid JSON in header: %s at byte %" PRIu64,
                         json->error, at);
     return wfs_fail(load->err, EBADMSG,
-                    "InvalidHeaderDeserialization: invalid JSON in header: tensor '%s': %s at byte "
+                    "invalid JSON in header: tensor '%s': %s at byte "
                     "%" PRIu64,
                     quote(&load->tensor).text, json->error, at);
 }
@@ -96,9 +95,8 @@ static int take_dtype(struct safetensors_load *load, struct safetensors_entry *e
     const struct wfs_quoted key = quote(&load->tensor), name = quote(&text);
     if (!load->context->force)
         return wfs_fail(load->err, EOPNOTSUPP,
-                        "InvalidHeaderDeserialization: tensor '%s' at byte %" PRIu64
-                        ": unknown dtype '%s'",
-                        key.text, place_of(&load->tensor), name.text);
+                        "tensor '%s' at byte %" PRIu64 ": unknown dtype '%s'", key.text,
+                        place_of(&load->tensor), name.text);
     entry->dtype = WFS_OPAQUE;
     entry->dtype_text = text.bytes;
     if (tally_count(&load->tally, ST_DTYPE))
@@ -418,7 +416,7 @@ static int take_meta_value(struct safetensors_load *load, const struct json_text
         return fail_json(load, NULL);
     if (!load->context->force)
         return wfs_fail(load->err, EBADMSG,
-                        "InvalidHeaderDeserialization: metadata '%s' at byte %" PRIu64
+                        "metadata '%s' at byte %" PRIu64
                         ": expected a string, found %s; --force reads it as that text",
                         quote(name).text, at, quote(ret).text);
     if (tally_count(&load->tally, ST_META_TYPE))
@@ -525,19 +523,16 @@ static int check_length(const struct safetensors_load *load, uint64_t n_header)
     limit = limit < LARGEST ? limit : LARGEST;
     if (n_header > limit) {
         if (n_header > n_rest)
-            return wfs_fail(
-                load->err, EBADMSG,
-                "HeaderTooLarge: truncated: the header should have %s, the file has %" PRIu64,
-                wfs_count(n_header, "byte").text, n_bytes);
+            return wfs_fail(load->err, EBADMSG,
+                            "truncated: the header should have %s, the file has %" PRIu64,
+                            wfs_count(n_header, "byte").text, n_bytes);
         return wfs_fail(load->err, E2BIG,
-                        "HeaderTooLarge: the header has %s, the limit is %" PRIu64
-                        " (limit header)",
+                        "the header has %s, the limit is %" PRIu64 " (limit header)",
                         wfs_count(n_header, "byte").text, limit);
     }
     if (n_header > n_rest)
         return wfs_fail(load->err, EBADMSG,
-                        "InvalidHeaderLength: truncated: the header ends at byte %" PRIu64
-                        ", the file has %" PRIu64,
+                        "truncated: the header ends at byte %" PRIu64 ", the file has %" PRIu64,
                         SAFETENSORS_PREFIX + n_header, n_bytes);
     return 0;
 }
@@ -551,15 +546,14 @@ static int check_zeros(const struct safetensors_load *load, uint8_t next)
     const char *last = first;
     if (load->n_header == 0 && next != '{')
         return wfs_fail(load->err, EMEDIUMTYPE,
-                        "InvalidHeaderDeserialization: the length of its header is 0: a failed "
+                        "the length of its header is 0: a failed "
                         "download?");
     while (last != NULL && last < end && *last == 0)
         last++;
     if (last - first < N_MANY)
         return 0;
     return wfs_fail(load->err, first == start ? EMEDIUMTYPE : EBADMSG,
-                    "InvalidHeaderDeserialization: invalid JSON in header: %s from byte %" PRIu64
-                    " on: a failed download?",
+                    "invalid JSON in header: %s from byte %" PRIu64 " on: a failed download?",
                     wfs_count((uint64_t)(last - first), "zero").text,
                     SAFETENSORS_PREFIX + (uint64_t)(first - start));
 }
@@ -568,8 +562,7 @@ static int read_header(struct safetensors_load *load)
 {
     uint8_t prefix[SAFETENSORS_PREFIX];
     if (load->source->n_bytes < sizeof(prefix))
-        return wfs_fail(load->err, EBADMSG,
-                        "HeaderTooSmall: truncated: the file has %s, expected at least 8",
+        return wfs_fail(load->err, EBADMSG, "truncated: the file has %s, expected at least 8",
                         wfs_count(load->source->n_bytes, "byte").text);
     if (source_read(load->source, 0, prefix, sizeof(prefix)) < 0)
         return wfs_fail(load->err, EIO, "cannot read the length of its header");
@@ -590,8 +583,7 @@ static int read_header(struct safetensors_load *load)
         return code;
     const size_t n_valid = utf8_valid(load->header, (size_t)load->n_header);
     if (n_valid < load->n_header)
-        return wfs_fail(load->err, EBADMSG,
-                        "InvalidHeader: invalid UTF-8 in header at byte %" PRIu64,
+        return wfs_fail(load->err, EBADMSG, "invalid UTF-8 in header at byte %" PRIu64,
                         SAFETENSORS_PREFIX + (uint64_t)n_valid);
     return 0;
 }

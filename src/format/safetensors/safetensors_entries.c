@@ -81,8 +81,7 @@ static int check_offset(const struct safetensors_load *load, const struct safete
     if (entry->begin != expected)
         return wfs_fail(
             load->err, EBADMSG,
-            "InvalidOffset: %s%stensor '%s': data begins at %" PRIu64 ", expected %" PRIu64
-            " (%s of %s)",
+            "%s%stensor '%s': data begins at %" PRIu64 ", expected %" PRIu64 " (%s of %s)",
             duplicate_note(load), duplicate_colon(load), quote(entry).text, entry->begin, expected,
             entry->begin > expected ? "a gap" : "an overlap",
             wfs_count(entry->begin > expected ? entry->begin - expected : expected - entry->begin,
@@ -90,8 +89,7 @@ static int check_offset(const struct safetensors_load *load, const struct safete
                 .text);
     if (entry->end < entry->begin)
         return wfs_fail(load->err, EBADMSG,
-                        "InvalidOffset: %s%stensor '%s': data ends at %" PRIu64
-                        ", before it begins at %" PRIu64,
+                        "%s%stensor '%s': data ends at %" PRIu64 ", before it begins at %" PRIu64,
                         duplicate_note(load), duplicate_colon(load), quote(entry).text, entry->end,
                         entry->begin);
     return 0;
@@ -104,16 +102,14 @@ static int check_size(const struct safetensors_load *load, const struct safetens
     uint64_t n_bytes = 0;
     const int code = wfs_shape_bytes(&shape, dtype, &n_bytes);
     if (code == -EOVERFLOW)
-        return wfs_fail(load->err, EBADMSG,
-                        "ValidationOverflow: tensor '%s': shape %s of %s passes 2^64 bits",
+        return wfs_fail(load->err, EBADMSG, "tensor '%s': shape %s of %s passes 2^64 bits",
                         quote(entry).text, shape_text(entry).text, wfs_dtype_name(dtype));
     if (code < 0)
-        return wfs_fail(load->err, EBADMSG,
-                        "MisalignedSlice: tensor '%s': shape %s of %s does not fill whole bytes",
+        return wfs_fail(load->err, EBADMSG, "tensor '%s': shape %s of %s does not fill whole bytes",
                         quote(entry).text, shape_text(entry).text, wfs_dtype_name(dtype));
     if (n_bytes != entry->end - entry->begin)
         return wfs_fail(load->err, EBADMSG,
-                        "TensorInvalidInfo: %s%stensor '%s': shape %s of %s takes %s, data_offsets "
+                        "%s%stensor '%s': shape %s of %s takes %s, data_offsets "
                         "give %" PRIu64,
                         duplicate_note(load), duplicate_colon(load), quote(entry).text,
                         shape_text(entry).text, wfs_dtype_name(dtype),
@@ -139,8 +135,7 @@ static int check_strictly(struct safetensors_load *load)
     if (!checked_add(data_start(load), n_data, &expected))
         expected = UINT64_MAX;
     return wfs_fail(
-        load->err, EBADMSG,
-        "MetadataIncompleteBuffer: %s%sthe file has %s, its header describes %" PRIu64 " (%s)",
+        load->err, EBADMSG, "%s%sthe file has %s, its header describes %" PRIu64 " (%s)",
         duplicate_note(load), duplicate_colon(load), wfs_count(n_bytes, "byte").text, expected,
         n_bytes < expected ? "truncated" : "the data is followed by something else");
 }

@@ -163,7 +163,7 @@ static int add_header(struct wfs_layout *layout, const struct plan *plan, struct
     const uint64_t n_padded = padded(plan, text.n_bytes);
     if (n_padded > SAFETENSORS_HEADER_MAX)
         return wfs_fail(err, E2BIG,
-                        "HeaderTooLarge: the header would have %s, readers accept %d: use fewer or "
+                        "the header would have %s, readers accept %d: use fewer or "
                         "shorter keys",
                         wfs_count(n_padded, "byte").text, SAFETENSORS_HEADER_MAX);
     const uint64_t n_all = SAFETENSORS_PREFIX + n_padded;

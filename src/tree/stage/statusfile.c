@@ -29,6 +29,7 @@ const char *wfs_mount_state_name(enum wfs_mount_state state)
 
 void statusfile_add(const struct wfs_status *status, struct json_out *out)
 {
+    json_out_u64(out, "schema", 1);
     json_out_text(out, "state", state_names[status->state]);
     json_out_text(out, "step", status->step);
     json_out_i64(out, "errno", status->error);

@@ -91,7 +91,7 @@ def test_quantized_parts_are_not_joined(tmp_path):
 def test_a_tensor_of_a_class_of_its_own_is_shown_in_parts(tmp_path):
     source = of_one_item(tmp_path / 'a', OF_TYPE, 'float32')
     assert keys(source) == ['w.qdata', 'w.scale']
-    findings = json.loads(weightfs('check', '--json', source, code=None).stdout)['findings']
+    findings = json.loads(weightfs('check', '--json', source, code=None).stdout)['sources'][0]['findings']
     assert any("'w'" in finding['text'] for finding in findings)
     weightfs('convert', source, tmp_path / 'b.safetensors', has_notices=True)
     assert "'w'" in weightfs('convert', '--format=dcp', source, tmp_path / 'c', code=program.EXIT_COMMIT).error

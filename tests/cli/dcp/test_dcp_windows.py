@@ -82,5 +82,5 @@ def test_headers_that_overlap_are_refused(tmp_path):
     assert struct.unpack('<f', weightfs('cat', writer.write(), 't1').raw) == (5,)
     struct.pack_into('<Q', outer, 0, len(outer) + len(inner) - 8)
     writer.files['__0_0.distcp'] = outer + inner
-    texts = [finding['text'] for finding in json.loads(weightfs('check', '--json', writer.write(), code=1).stdout)['findings']]
+    texts = [finding['text'] for finding in json.loads(weightfs('check', '--json', writer.write(), code=1).stdout)['sources'][0]['findings']]
     assert any('overlap' in text for text in texts)

@@ -63,7 +63,7 @@ def test_long_keys_are_equal_only_when_all_of_them_is(folder):
     items = [(text(key), tensor()) for key in [*keys, keys[1]]]
     (folder / 'a.pth').write_bytes(checkpoint(pairs(*items), r0=bytes(16)))
     assert list(program.listing(folder / 'a.pth')) == keys
-    found = json.loads(program.weightfs('check', '--json', folder / 'a.pth', code=program.EXIT_FOUND).stdout)['findings']
+    found = json.loads(program.weightfs('check', '--json', folder / 'a.pth', code=program.EXIT_FOUND).stdout)['sources'][0]['findings']
     assert any('duplicate' in finding['text'] for finding in found)
 
 

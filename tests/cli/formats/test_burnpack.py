@@ -64,7 +64,7 @@ def same(got, want):
 def test_what_burn_wrote_is_listed(path, folder):
     path, pack = without_nul(path, folder)
     assert listing(path) == pack.listing()
-    assert json.loads(weightfs('info', '--json', path).stdout)['metadata'] == pack.metadata
+    assert json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['metadata'] == pack.metadata
 
 
 @pytest.mark.parametrize('path', shared.each(WRITTEN, identify))
@@ -144,7 +144,7 @@ def test_crafted_files_have_the_verdict_of_burn(name):
         assert listing(path)[key][1] == shape
         assert hashlib.sha256(weightfs('cat', path, '--', key).raw).hexdigest().startswith(digest)
     if 'metadata' in told:
-        assert json.loads(weightfs('info', '--json', path).stdout)['metadata'] == told['metadata']
+        assert json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['metadata'] == told['metadata']
 
 
 def put(folder, content, name='model.bpk'):
@@ -193,7 +193,7 @@ def test_what_burn_tolerates_is_read(folder, name):
 def test_metadata_and_its_last_twin(folder, values):
     meta = mapping((text('k'), text('first')), (text('j'), b'\x60'), (text('k'), values))
     path = put(folder, frame(reject.top(None, (text('metadata'), meta)), DATA))
-    assert json.loads(weightfs('info', '--json', path).stdout)['metadata'] == {'j': '', 'k': 'ab'}
+    assert json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['metadata'] == {'j': '', 'k': 'ab'}
     assert "'k' is a duplicate" in weightfs('check', path, code=EXIT_FOUND).stdout
 
 
@@ -278,7 +278,7 @@ def test_packed_and_aligned_are_told_apart(folder, tensors, aligned, metadata):
     assert listing(path) == Burnpack(tensors).listing()
     for key, tensor in tensors.items():
         assert weightfs('cat', path, key).raw == tensor.data
-    container = json.loads(weightfs('info', '--json', path).stdout)['container']
+    container = json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['container']
     assert container == ('burnpack' if aligned else 'burnpack in the packed layout')
 
 

@@ -238,7 +238,7 @@ def fixture_blocks(folder):
 
 
 def test_numbers_of_blocks_are_shown_counted_and_compared(blocks, folder):
-    told = json.loads(weightfs('show', '--json', blocks, 'w').stdout)
+    told = json.loads(weightfs('show', '--json', blocks, 'w').stdout)['tensors'][0]
     told = told[0] if isinstance(told, list) else told
     assert (told['stats']['min'], told['stats']['max'], told['dtype'], told['shape'], told['bytes']) == (-50, 49, 'Q8_0', [4, 64], 272)
     assert weightfs('show', '--slice', '1,3:6', blocks, 'w').stdout.split()[-3:] == ['17', '18', '19']

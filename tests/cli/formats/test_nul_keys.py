@@ -57,7 +57,7 @@ def test_force_shows_the_others(path):
     assert sorted(listing(path, '--force')) == ['a', 'z']
     for key in 'a', 'z':
         assert weightfs('cat', '--force', path, key).raw == DATA[key]
-    (finding,) = [one for one in json.loads(weightfs('check', '--force', '--json', path, code=1).stdout)['findings'] if 'NUL' in one['text']]
+    (finding,) = [one for one in json.loads(weightfs('check', '--force', '--json', path, code=1).stdout)['sources'][0]['findings'] if 'NUL' in one['text']]
     assert finding['severity'] == 'high' and finding['text'].startswith('3 tensors have a NUL')
 
 
@@ -65,7 +65,7 @@ def test_an_option_escapes_them(path, tmp_path):
     assert sorted(listing(path, '--escape-nul')) == sorted(SHOWN)
     for key, shown in zip(KEYS, SHOWN):
         assert weightfs('cat', '--escape-nul', path, shown).raw == DATA[key]
-    found = [one for one in json.loads(weightfs('check', '--escape-nul', '--json', path, code=1).stdout)['findings'] if 'NUL' in one['text']]
+    found = [one for one in json.loads(weightfs('check', '--escape-nul', '--json', path, code=1).stdout)['sources'][0]['findings'] if 'NUL' in one['text']]
     assert [one['severity'] for one in found] == ['low']
     for target in 'o.safetensors', 'o.pth', 'o.bpk':
         weightfs('convert', '--escape-nul', path, tmp_path / target)
@@ -83,7 +83,7 @@ def test_metadata_with_a_nul_has_the_same_ways_out(tmp_path):
     path = st.write(tmp_path / 'x.safetensors', {'a': ('U8', [1], b'1')}, {'m\0': 'x\0'})
     assert "'m\\x00'" in weightfs('info', path, code=EXIT_UNSUPPORTED).error
     for option in '--force', '--escape-nul':
-        assert json.loads(weightfs('info', '--json', option, path).stdout)['metadata'] == {'m%00': 'x\0'}
+        assert json.loads(weightfs('info', '--json', option, path).stdout)['sources'][0]['metadata'] == {'m%00': 'x\0'}
 
 
 def test_an_escaped_key_and_a_real_one_are_never_one(tmp_path):

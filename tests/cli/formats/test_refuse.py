@@ -96,14 +96,14 @@ def test_names_in_errors_are_escaped_and_cut(folder):
     assert '\\x1b[2J\\x0a' in error and len(error) < 600 + len(str(path))
 
 
-@pytest.mark.parametrize('tensors, class_name, numbers', [
-    ([('w', 'F32', [1000, 1000], bytes(4))], 'TensorInvalidInfo', ['4000000', '4']),
-    ([('w', 'F4', [3], bytes(2))], 'MisalignedSlice', ['[3]']),
-    ([('w', 'F32', [2 ** 32, 2 ** 32], bytes(4))], 'ValidationOverflow', ['4294967296']),
+@pytest.mark.parametrize('tensors, reason, numbers', [
+    ([('w', 'F32', [1000, 1000], bytes(4))], 'data_offsets', ['4000000', '4']),
+    ([('w', 'F4', [3], bytes(2))], 'does not fill whole bytes', ['[3]']),
+    ([('w', 'F32', [2 ** 32, 2 ** 32], bytes(4))], 'passes 2^64 bits', ['4294967296']),
 ])
-def test_offsets_that_contradict_the_shape_name_tensor_and_numbers(folder, tensors, class_name, numbers):
+def test_offsets_that_contradict_the_shape_name_tensor_and_numbers(folder, tensors, reason, numbers):
     error = weightfs('ls', st.write_parts(folder / 'x', tensors), code=EXIT_DAMAGED).error
-    assert class_name in error and "'w'" in error
+    assert reason in error and "'w'" in error
     for number in numbers:
         assert number in error
 
@@ -111,13 +111,13 @@ def test_offsets_that_contradict_the_shape_name_tensor_and_numbers(folder, tenso
 def test_a_gap_is_named(folder):
     path = st.write_parts(folder / 'x', [('a', 'U8', [4], b'abcd'), ('b', 'U8', [4], b'efgh')], gap=8)
     error = weightfs('ls', path, code=EXIT_DAMAGED).error
-    assert 'InvalidOffset' in error and 'gap' in error and "'b'" in error
+    assert 'gap' in error and "'b'" in error
     assert weightfs('cat', '--force', path, 'b').raw == b'efgh'
 
 
 def test_trailing_bytes_are_refused_and_never_carried_on(folder):
     path = st.write_parts(folder / 'x', [('a', 'U8', [4], b'abcd')], tail=b'x' * 10)
-    assert 'MetadataIncompleteBuffer' in weightfs('ls', path, code=EXIT_DAMAGED).error
+    assert 'its header describes' in weightfs('ls', path, code=EXIT_DAMAGED).error
     weightfs('convert', '--force', path, folder / 'out.safetensors')
     assert (folder / 'out.safetensors').read_bytes() == st.canonical({'a': ('U8', [4], b'abcd')})
 
@@ -139,7 +139,7 @@ def test_a_lone_surrogate_is_refused_with_its_place(folder, text):
 def test_bytes_that_are_no_utf8_are_refused_with_their_place(folder):
     path = st.write_parts(folder / 'x', [], head=b'{"\xff":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')
     error = weightfs('ls', path, code=EXIT_DAMAGED).error
-    assert 'InvalidHeader' in error and '10' in error
+    assert 'invalid UTF-8' in error and '10' in error
 
 
 def test_an_unknown_dtype_is_not_supported_and_named(folder):
@@ -169,7 +169,7 @@ def test_a_file_made_of_nothing_but_zero_length_is_cheap(folder):
         resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
 
     info = weightfs('info', '--json', path, preexec_fn=None if program.IS_INSTRUMENTED else limit_memory)
-    assert json.loads(info.stdout)['n_tensors'] == n
+    assert json.loads(info.stdout)['sources'][0]['n_tensors'] == n
 
 
 REJECT = ROOT / 'tests' / 'data' / 'reject'
@@ -223,7 +223,7 @@ def test_check_names_keys_that_differ_in_case_only(folder):
     st.write(path, {key: ('U8', [1], b'x') for key in ('NORM.w', 'Norm.w', 'a.b', 'a_b', 'norm.w', 'normal.w')})
     assert "info: the keys 'NORM.w' and 'Norm.w' differ in case only (and 1 more)" in weightfs('check', path).stdout.splitlines()
     assert 'in case only' not in weightfs('check', '--exclude', '^[Nn]orm[.]', path).stdout
-    found = json.loads(weightfs('check', '--json', '--exclude', '^NORM', path).stdout)['findings']
+    found = json.loads(weightfs('check', '--json', '--exclude', '^NORM', path).stdout)['sources'][0]['findings']
     assert "the keys 'Norm.w' and 'norm.w' differ in case only" in [row['text'] for row in found]
 
 

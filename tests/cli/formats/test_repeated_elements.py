@@ -35,7 +35,7 @@ def write(path, stored, size, stride, offset):
 
 def judge_stats(path, array):
     """Compares what `show` and `check` say with numpy."""
-    found = json.loads(weightfs('show', '--json', path, 'w').stdout)
+    found = json.loads(weightfs('show', '--json', path, 'w').stdout)['tensors'][0]
     finite = array[numpy.isfinite(array)].astype('f8')
     stats = found['stats']
     assert found['n_elems'] == array.size and stats['finite'] == finite.size
@@ -48,7 +48,7 @@ def judge_stats(path, array):
         assert sum(found['histogram']) == finite.size
         assert found['histogram'] == numpy.histogram(finite, len(found['histogram']))[0].tolist()
     n_bad = numpy.isnan(array).sum()
-    findings = json.loads(weightfs('check', '--values', '--json', path, code=None).stdout)['findings']
+    findings = json.loads(weightfs('check', '--values', '--json', path, code=None).stdout)['sources'][0]['findings']
     texts = [finding['text'] for finding in findings]
     assert not n_bad or any('%d of %d elements ' % (n_bad, array.size) in text and ' NaN, first at ' in text for text in texts), texts
 
@@ -198,7 +198,7 @@ def test_views_that_are_equal_all_have_their_counts(folder):
     views = {'w%d' % i: kinds[i % 7 % 5] for i in range(50)}
     a = write_views(folder / 'a.pth', stored, views)
     b = write_views(folder / 'b.pth', other, views)
-    findings = [finding['text'] for finding in json.loads(weightfs('check', '--values', '--json', a, code=EXIT_FOUND).stdout)['findings']]
+    findings = [finding['text'] for finding in json.loads(weightfs('check', '--values', '--json', a, code=EXIT_FOUND).stdout)['sources'][0]['findings']]
     changed = {row['key']: row['changed'] for row in json.loads(weightfs('diff', '--json', a, b, code=EXIT_FOUND).stdout)['changed']}
     cast = {row['key']: row['overflow'] for row in json.loads(weightfs('plan', '--json', '--values', '--cast=F16', a).stdout)['cast']}
     for key, (offset, size, stride) in views.items():
@@ -218,7 +218,7 @@ def test_casts_of_repeated_elements_are_counted_as_often_as_they_are_shown(folde
 
 def test_two_to_the_forty_elements_of_sixteen_bytes(folder):
     path = bounds.SLOW / 'repeated-rows.pth'
-    stats = json.loads(weightfs('show', '--json', path, 'w').stdout)['stats']
+    stats = json.loads(weightfs('show', '--json', path, 'w').stdout)['tensors'][0]['stats']
     assert stats['nan'] == stats['positive_inf'] == 1 << 40 and stats['finite'] == 1 << 41 and stats['mean'] == -.5
 
 
@@ -227,5 +227,5 @@ def test_elements_of_one_byte_in_windows(folder):
     of = storage(cls=name('torch', 'ByteStorage'), numel=4000)
     (folder / 'a.pth').write_bytes(checkpoint(dictionary(w=tensor(of, 0, (3000, 1000), (1, 1))), r0=lines.astype('u1').tobytes()))
     array = numpy.lib.stride_tricks.as_strided(lines.astype('u1'), (3000, 1000), (1, 1))
-    stats = json.loads(weightfs('show', '--json', folder / 'a.pth', 'w').stdout)['stats']
+    stats = json.loads(weightfs('show', '--json', folder / 'a.pth', 'w').stdout)['tensors'][0]['stats']
     assert stats['zero'] == (array == 0).sum() and math.isclose(stats['mean'], array.mean()) and math.isclose(stats['std'], array.std())

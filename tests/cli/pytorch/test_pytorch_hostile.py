@@ -41,7 +41,7 @@ def test_every_hostile_file_ends_in_the_stated_result(name):
             continue
         result = weightfs('cat', path, '--', key, code=None if 'record-cut' in name else 0 if trouble is None else EXIT_DAMAGED)
         assert trouble is None or trouble in words(result, path)
-    findings = [finding['text'] for finding in json.loads(weightfs('info', '--json', path).stdout)['findings']]
+    findings = [finding['text'] for finding in json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['findings']]
     for finding in case['findings']:
         assert any(finding in text for text in findings), findings
     json.loads(weightfs('config', path).stdout)

@@ -57,7 +57,7 @@ def test_bytes_that_belong_to_no_record_are_found(tmp_path, kind):
         return
     done = weightfs('check', path, code=EXIT_FOUND)
     assert done.stdout.count(LOOSE) == 1 and 'medium: ' in done.stdout
-    assert LOOSE in json.dumps(json.loads(weightfs('info', '--json', path).stdout)['findings'])
+    assert LOOSE in json.dumps(json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['findings'])
 
 
 def test_ordinary_files_have_none(tmp_path):

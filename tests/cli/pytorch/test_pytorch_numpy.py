@@ -110,7 +110,7 @@ def test_record_arrays(folder, protocol):
     found = listing(folder / 'in.pkl')
     assert found['r']['dtype'] == 'OPAQUE' and found['r']['shape'] == [2]
     assert weightfs('cat', folder / 'in.pkl', 'r').raw == records.tobytes()
-    assert json.loads(weightfs('info', '--json', folder / 'in.pkl').stdout)['findings'] == []
+    assert json.loads(weightfs('info', '--json', folder / 'in.pkl').stdout)['sources'][0]['findings'] == []
     weightfs('convert', '--remap=^v$=>w', folder / 'in.pkl', folder / 'out.pth')
     with zipfile.ZipFile(folder / 'out.pth') as archive:
         after = pickle.loads(archive.read('archive/data.pkl'))
@@ -124,4 +124,4 @@ def test_no_name_of_numpy_is_a_finding(folder):
     data = pickle.dumps({'r': records, 'g': numpy.random.default_rng(1), 's': numpy.random.SeedSequence(2)}, 2)
     for name in (b'cnumpy\nrecarray\n', b'cnumpy.rec\nrecarray\n'):
         (folder / 'in.pkl').write_bytes(re.sub(rb'cnumpy(\.rec)?\nrecarray\n', name, data))
-        assert json.loads(weightfs('info', '--json', folder / 'in.pkl').stdout)['findings'] == []
+        assert json.loads(weightfs('info', '--json', folder / 'in.pkl').stdout)['sources'][0]['findings'] == []

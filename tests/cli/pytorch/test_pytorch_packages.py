@@ -66,7 +66,7 @@ def test_every_pickle_is_listed_whatever_its_name(folder, names):
     path = package(folder, {name: pth.pickle(pth.dictionary(w=tensor(i))) for i, name in enumerate(names)})
     prefixes = [name.removesuffix('.pkl').replace('/', '.') + '.' if len(names) > 1 else '' for name in names]
     assert values(path) == {prefix + 'w': content(i) for i, prefix in enumerate(prefixes)}
-    assert json.loads(weightfs('info', '--json', path).stdout)['container'] == 'torch.package'
+    assert json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['container'] == 'torch.package'
 
 
 def test_modules_and_constants_that_nothing_refers_to_are_listed(folder):

@@ -96,7 +96,7 @@ def test_torch_reads_what_is_written(folder):
     weightfs('convert', path, folder / 'out.pth')
     found = torch.load(folder / 'out.pth')
     assert list(found) == ['é', 'n' * 300] and found['é'].tobytes() == b'\x80\xff\xc3\xa9'
-    assert json.loads(weightfs('info', '--json', folder / 'out.pth').stdout)['findings'] == []
+    assert json.loads(weightfs('info', '--json', folder / 'out.pth').stdout)['sources'][0]['findings'] == []
 
 
 def nested(kind, n):

@@ -27,7 +27,7 @@ def put_item(folder, item, meta=None, name='model.mpk'):
 
 
 def findings(path, code=EXIT_FOUND, *options):
-    return [(one['severity'], one['text']) for one in json.loads(weightfs('check', '--json', *options, path, code=code).stdout)['findings']]
+    return [(one['severity'], one['text']) for one in json.loads(weightfs('check', '--json', *options, path, code=code).stdout)['sources'][0]['findings']]
 
 
 def brief(path, *options):
@@ -46,7 +46,7 @@ def test_what_burn_wrote_is_listed_with_its_values_and_metadata(version):
         config = json.loads(weightfs('config', path).stdout)
         assert repr(golden.flat(config) if config else {}) == repr(golden.values(text)), path
         if text['metadata']:
-            assert json.loads(weightfs('info', '--json', path).stdout)['metadata'] == text['metadata'], path
+            assert json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['metadata'] == text['metadata'], path
 
 
 @pytest.mark.parametrize('version', golden.VERSIONS)

@@ -142,7 +142,7 @@ def burnpack_of(folder, path):
 def test_the_settings_follow_the_floats(folder, dtype, settings):
     st.write(folder / 'in.safetensors', {'a': (dtype, [0], b'')})
     convert(folder / 'in.safetensors', folder / 'out.mpk')
-    meta = json.loads(weightfs('info', '--json', folder / 'out.mpk').stdout)['metadata']
+    meta = json.loads(weightfs('info', '--json', folder / 'out.mpk').stdout)['sources'][0]['metadata']
     assert (meta['float'], meta['int'], meta['settings']) == settings
     assert meta['format'] == 'burn_core::record::file::NamedMpkFileRecorder<burn_core::record::settings::%s>' % settings[2]
 
@@ -265,14 +265,14 @@ def test_quantization_survives_a_burnpack(folder):
 def test_texts_that_somebody_added_to_the_metadata_stay(folder):
     path = put(folder, {}, metadata('0.18.0', note='mine'))
     assert convert(path, folder / 'out.mpk') == path.read_bytes()
-    assert json.loads(weightfs('info', '--json', path).stdout)['metadata']['note'] == 'mine'
+    assert json.loads(weightfs('info', '--json', path).stdout)['sources'][0]['metadata']['note'] == 'mine'
 
 
 @pytest.mark.parametrize('text', ['f32', '', 'x' * 70000], ids=['short', 'empty', 'long'])
 def test_a_text_called_bytes_is_a_text_where_there_is_no_tensor(folder, text):
     source = put(folder, {'w': param(mpk.param_id(5), tensor(b'abcd', [1])), 'conf': {'bytes': text}}, metadata('0.18.0', bytes=text))
     assert json.loads(weightfs('config', source).stdout)['conf'] == {'bytes': text}
-    assert json.loads(weightfs('info', '--json', source).stdout)['metadata']['bytes'] == text
+    assert json.loads(weightfs('info', '--json', source).stdout)['sources'][0]['metadata']['bytes'] == text
     convert(source, folder / 'out.mpk')
     assert (folder / 'out.mpk').read_bytes() == source.read_bytes()
     convert(source, folder / 'out.pth')

@@ -47,7 +47,7 @@ def asked(server):
 
 
 def findings(*args):
-    return [finding['text'] for finding in json.loads(weightfs('check', '--json', *args).stdout)['findings']]
+    return [finding['text'] for finding in json.loads(weightfs('check', '--json', *args).stdout)['sources'][0]['findings']]
 
 
 @pytest.mark.parametrize('name, first', [('', '/model.safetensors'), ('/set/', '/set/model.safetensors.index.json'), ('/model.safetensors', '/model.safetensors')])

@@ -255,7 +255,7 @@ def test_an_object_larger_than_any_disk_takes_no_longer(memory, monkeypatch):
     total = 'bytes 0-65535/%d' % (8 + len(head) + n_bytes)
     with BadServer(content, [with_headers(Content_Range=total)], forever=True) as server:
         for options in ([], ['--cache', memory / 'cache', '--cache-size=128M']):
-            (source,) = json.loads(weightfs('info', '--json', *options, server.url()).stdout)['sources']
+            (source,) = json.loads(weightfs('info', '--json', *options, server.url()).stdout)['sources'][0]['files']
             assert source['cached'] == 1 << 16 and source['bytes'] > n_bytes
     (row,) = weightfs('cache', 'list', memory / 'cache').stdout.splitlines()
     assert row.split('\t')[2] == str(1 << 16)

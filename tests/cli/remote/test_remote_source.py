@@ -128,7 +128,7 @@ def test_names_of_shards_are_escaped_in_their_urls(files, serve):
 def test_info_tells_how_much_of_a_url_is_in_the_cache(files, serve):
     url = serve(files).url('one.safetensors')
     shown = int(re.search(r', (\d+) in the cache', weightfs('info', url).stdout)[1])
-    cached = json.loads(weightfs('info', '--json', url).stdout)['sources'][0]['cached']
+    cached = json.loads(weightfs('info', '--json', url).stdout)['sources'][0]['files'][0]['cached']
     assert 4096 <= shown <= 65536 and 4096 <= cached <= 65536  # more may be on its way
     assert 'cache' not in weightfs('info', files / 'one.safetensors').stdout
 

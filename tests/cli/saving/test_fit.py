@@ -104,8 +104,8 @@ def test_a_pth_keeps_them(folder, scheme, options):
     path = quantized(folder, scheme)
     assert 'plain integers' not in weightfs('convert', *options, path, folder / 'out.pth').stdout
     key = 'p' if '--rename' in options else 'q'
-    assert (json.loads(weightfs('show', '--json', folder / 'out.pth', key).stdout)['quantization']
-            == json.loads(weightfs('show', '--json', path, 'q').stdout)['quantization'] is not None)
+    assert (json.loads(weightfs('show', '--json', folder / 'out.pth', key).stdout)['tensors'][0]['quantization']
+            == json.loads(weightfs('show', '--json', path, 'q').stdout)['tensors'][0]['quantization'] is not None)
 
 
 @pytest.mark.parametrize('options', [[], ['--files', 'raw'], ['--layout', 'flat']], ids=' '.join)

@@ -68,7 +68,7 @@ TAKEN = [
 def test_the_file_that_the_library_loads_is_the_checkpoint_and_the_rest_is_named(tmp_path, taken, beside):
     make(tmp_path, [taken, *beside])
     assert keys(tmp_path) == [taken.replace('.', '-')]
-    text = ' '.join(finding['text'] for finding in json.loads(weightfs('check', '--json', tmp_path).stdout)['findings'])
+    text = ' '.join(finding['text'] for finding in json.loads(weightfs('check', '--json', tmp_path).stdout)['sources'][0]['findings'])
     assert all("'%s'" % name in text for name in beside if not name.endswith('.json') or 'index' in name)
     assert 'not read' in text
 

@@ -60,8 +60,8 @@ def test_a_shard_by_itself_is_a_file_like_any_other(model):
 
 
 def test_info_counts_the_files(model):
-    info = json.loads(weightfs('info', '--json', model).stdout)
-    assert info['n_tensors'] == 3 and len(info['sources']) == 2
+    info = json.loads(weightfs('info', '--json', model).stdout)['sources'][0]
+    assert info['n_tensors'] == 3 and len(info['files']) == 2
 
 
 def test_a_missing_shard_is_named(model):
@@ -81,7 +81,7 @@ def test_the_index_decides_between_two(model):
     shard(model / NAMES[1], {'c': 3, 'a': 30})
     index(model, {'a': NAMES[1], 'b': NAMES[0], 'c': NAMES[1]})
     assert value(model, 'a') == 30
-    found = json.loads(weightfs('info', '--json', model).stdout)['findings']
+    found = json.loads(weightfs('info', '--json', model).stdout)['sources'][0]['findings']
     assert any("'a'" in finding['text'] for finding in found)
 
 
@@ -89,7 +89,7 @@ def test_keys_and_files_that_the_index_does_not_have_are_told(model):
     shard(model / NAMES[1], {'c': 3, 'extra': 30})
     shard(model / 'stray.safetensors', {'a': 99})
     assert keys(model) == ['a', 'b', 'c']
-    texts = [finding['text'] for finding in json.loads(weightfs('info', '--json', model).stdout)['findings']]
+    texts = [finding['text'] for finding in json.loads(weightfs('info', '--json', model).stdout)['sources'][0]['findings']]
     assert any('extra' in text for text in texts) and any("'stray.safetensors'" in text for text in texts)
 
 
@@ -328,7 +328,7 @@ def test_many_findings_of_one_kind_hide_no_other(tmp_path):
     shard(folder / NAMES[0], {'k%03d' % i: i for i in range(60)})
     (folder / NAMES[1]).write_bytes(b'no checkpoint')
     index(folder, {'k000': NAMES[0], 'z': NAMES[1]})
-    findings = json.loads(weightfs('check', '--json', '--force', folder, code=1).stdout)['findings']
+    findings = json.loads(weightfs('check', '--json', '--force', folder, code=1).stdout)['sources'][0]['findings']
     assert [f['severity'] for f in findings][:2] == ['high', 'medium']
     assert NAMES[1] in findings[0]['text'] and 'no checkpoint' in findings[0]['text']
     medium = [f['text'] for f in findings if f['severity'] == 'medium']
@@ -355,7 +355,7 @@ def test_the_message_of_a_shard_is_neither_cut_nor_quoted_again(model):
     text = json.dumps({'x\n' + 'y' * 70: {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4, 5]}}).encode()
     (model / NAMES[1]).write_bytes(struct.pack('<Q', len(text)) + text + bytes(4))
     alone = weightfs('ls', model / NAMES[1], code=program.EXIT_DAMAGED).error.split(': ', 1)[1]
-    findings = json.loads(weightfs('check', '--json', '--force', model, code=1).stdout)['findings']
+    findings = json.loads(weightfs('check', '--json', '--force', model, code=1).stdout)['sources'][0]['findings']
     assert "shard '%s': %s" % (NAMES[1], alone) in [f['text'] for f in findings]
 
 
@@ -365,7 +365,7 @@ def test_metadata_of_shards_keeps_what_is_behind_a_nul(tmp_path):
     text = json.dumps({'__metadata__': {'format': 'pt', 'n': 'x\0y'}, 'a': {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4]}}).encode()
     (folder / NAMES[0]).write_bytes(struct.pack('<Q', len(text)) + text + bytes(4))
     index(folder, {'a': NAMES[0]})
-    assert json.loads(weightfs('info', '--json', folder).stdout)['metadata']['n'] == 'x\0y'
+    assert json.loads(weightfs('info', '--json', folder).stdout)['sources'][0]['metadata']['n'] == 'x\0y'
 
 
 @pytest.mark.parametrize('names, word', [

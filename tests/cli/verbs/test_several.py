@@ -27,9 +27,9 @@ def keys(text):
 def test_ls_of_two(place):
     one = weightfs('ls', 'a.safetensors', cwd=place).stdout
     assert weightfs('ls', 'a.safetensors', 'b.safetensors', cwd=place).stdout == 'a.safetensors:\n%sb.safetensors:\n%s' % (one, one)
-    two = json.loads(weightfs('ls', '--json', 'a.safetensors', 'head', 'b.safetensors', cwd=place).stdout)['sources']
+    two = json.loads(weightfs('ls', '--json', 'a.safetensors', 'head', 'b.safetensors', cwd=place).stdout)['tensors']
     alone = json.loads(weightfs('ls', '--json', 'b.safetensors', 'head', cwd=place).stdout)
-    assert [source['file'] for source in two] == ['a.safetensors', 'b.safetensors'] and two[1] == {'file': 'b.safetensors', **alone}
+    assert [one.pop('source') for one in two] == ['a.safetensors', 'b.safetensors'] and two[1:] == alone['tensors']
     assert weightfs('ls', '-0', 'a.safetensors', 'b.safetensors', cwd=place).stdout.split('\0')[:-1] == 2 * KEYS
 
 
@@ -48,7 +48,7 @@ def test_info_of_two(place):
     both = weightfs('info', 'a.safetensors', 'b.safetensors', cwd=place).stdout
     assert both == ''.join(weightfs('info', name, cwd=place).stdout + '\n' for name in ('a.safetensors', 'b.safetensors'))
     sources = json.loads(weightfs('info', '--json', 'a.safetensors', 'b.safetensors', cwd=place).stdout)['sources']
-    assert sources == [json.loads(weightfs('info', '--json', name, cwd=place).stdout) for name in ('a.safetensors', 'b.safetensors')]
+    assert sources == [json.loads(weightfs('info', '--json', name, cwd=place).stdout)['sources'][0] for name in ('a.safetensors', 'b.safetensors')]
 
 
 def test_check_of_two_names_the_source(place):

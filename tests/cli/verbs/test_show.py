@@ -30,7 +30,7 @@ def percentiles_of(array):
 
 
 def shown(path, *options):
-    return json.loads(weightfs('show', '--json', '--percentiles', *options, path, 'w').stdout)
+    return json.loads(weightfs('show', '--json', '--percentiles', *options, path, 'w').stdout)['tensors'][0]
 
 
 @pytest.mark.parametrize('dtype', NUMBERS)
@@ -74,7 +74,7 @@ def test_pipes_get_what_they_got(folder):
     path = write(folder / 'x', numpy.arange(100, dtype='<f4'), 'F32')
     text = weightfs('show', path, 'w').stdout
     assert 'percentiles' not in text and text.count('\n  from ') == 16
-    assert 'percentiles' not in json.loads(weightfs('show', '--json', path, 'w').stdout)
+    assert 'percentiles' not in json.loads(weightfs('show', '--json', path, 'w').stdout)['tensors'][0]
     assert '\npercentiles: 1% 0, 5% 4, 25% 24, 50% 49, 75% 74, 95% 94, 99% 98\n' in weightfs('show', '--percentiles', path, 'w').stdout
 
 
@@ -128,9 +128,9 @@ def test_the_matrices_of_a_slice_have_headings(folder):
 
 def test_slices_of_scalars_and_of_elements_below_a_byte(folder):
     path = st.write(folder / 'x', {'s': ('F32', [], st.f32(2.5)), 'w': ('F4', [2, 4], bytes([0x10, 0x32, 0x54, 0x76]))})
-    assert json.loads(weightfs('show', '--json', '--slice=1,1:3', path, 'w').stdout)['values'] == [3, 4]
+    assert json.loads(weightfs('show', '--json', '--slice=1,1:3', path, 'w').stdout)['tensors'][0]['values'] == [3, 4]
     assert "it has 0 dimensions" in weightfs('show', '--slice=0', path, 's', code=EXIT_RULES).error
-    assert json.loads(weightfs('show', '--json', '--slice=', path, 's').stdout)['values'] == [2.5]
+    assert json.loads(weightfs('show', '--json', '--slice=', path, 's').stdout)['tensors'][0]['values'] == [2.5]
 
 
 @pytest.mark.parametrize('text, why', [
@@ -149,8 +149,8 @@ def test_a_wrong_slice_is_refused(folder, text, why):
 def test_several_keys(small):
     text = weightfs('show', small, 'a.b.bias', 'step').stdout
     assert text == weightfs('show', small, 'a.b.bias').stdout + '\n' + weightfs('show', small, 'step').stdout
-    both = json.loads(weightfs('show', '--json', small, 'a.b.bias', 'step').stdout)
-    assert both == [json.loads(weightfs('show', '--json', small, key).stdout) for key in ('a.b.bias', 'step')]
+    both = json.loads(weightfs('show', '--json', small, 'a.b.bias', 'step').stdout)['tensors']
+    assert both == [json.loads(weightfs('show', '--json', small, key).stdout)['tensors'][0] for key in ('a.b.bias', 'step')]
     assert weightfs('show', small, 'a.b.bias', 'nosuch', code=EXIT_RULES).stdout == ''
 
 

@@ -110,7 +110,7 @@ def test_json_has_what_is_known_of_one(model):
     shown = json.loads(weightfs('show', '--json', path).stdout)['tensors']
     assert {one['key'] for one in shown} == set(arrays)
     for one in shown[:5]:
-        alone = json.loads(weightfs('show', '--json', path, one['key']).stdout)
+        alone = json.loads(weightfs('show', '--json', path, one['key']).stdout)['tensors'][0]
         assert one == {name: alone[name] for name in one}
         assert {'key', 'dtype', 'shape', 'bytes', 'n_elems', 'stats', 'histogram'} == set(one)
 

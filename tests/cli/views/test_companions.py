@@ -97,7 +97,7 @@ def test_statistics_and_comparisons_name_the_scales(tmp_path):
     other = st.write(tmp_path / 'b.safetensors', {'x.weight': ('F32', [4, 4], bytes(64))})
     assert 'scales:   x.weight_scale_inv (not applied' in weightfs('show', one, 'x.weight').stdout
     assert 'scales:' not in weightfs('show', one, 'norm.weight').stdout
-    assert json.loads(weightfs('show', '--json', one, 'x.weight').stdout)['scale'] == 'x.weight_scale_inv'
+    assert json.loads(weightfs('show', '--json', one, 'x.weight').stdout)['tensors'][0]['scale'] == 'x.weight_scale_inv'
     for form in ((), ('--long',), ('--stat',), ('--json',)):
         error = weightfs('diff', *form, other, one, code=EXIT_FOUND, has_notices=True).error
         assert "x.weight: compared as stored: its scales, in 'x.weight_scale_inv', are not applied" in error

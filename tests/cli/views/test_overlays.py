@@ -100,7 +100,7 @@ def test_formats_mix(base, tmp_path):
     torch = tmp_path / 'over.pth'
     torch.write_bytes(pth.checkpoint(pth.dictionary(**{'c.w': pth.tensor(), 'epoch': pth.number(7)}), r0=st.f32(1, 2, 3, 4)))
     assert shown('--overlay', pack, '--overlay', torch, base)[0] == {'a.w': [1], 'b.w': [20], 'c.w': [1, 2, 3, 4]}
-    found = json.loads(weightfs('info', '--json', '--overlay', torch, base).stdout)
+    found = json.loads(weightfs('info', '--json', '--overlay', torch, base).stdout)['sources'][0]
     assert any('values ignored: 1' in finding['text'] for finding in found['findings'])
     assert json.loads(weightfs('config', '--overlay', base, torch).stdout) == {'epoch': 7}
 

@@ -62,7 +62,7 @@ def test_verbs_and_mount_show_the_same(mount, pair, folder):
     assert (mnt / '.weightfs/out/model.safetensors').read_bytes() == (folder / 'out.safetensors').read_bytes()
     assert weightfs('sum', option, base).stdout.splitlines()[1:] == weightfs('sum', folder / 'out.safetensors').stdout.splitlines()[1:]
 
-    shown = [json.loads(weightfs('show', '--json', *source, 'a.weight').stdout)['stats'] for source in ((option, base), (folder / 'out.safetensors',))]
+    shown = [json.loads(weightfs('show', '--json', *source, 'a.weight').stdout)['tensors'][0]['stats'] for source in ((option, base), (folder / 'out.safetensors',))]
     assert shown[0] == shown[1]
     weightfs('extract', option, base, '-d', folder / 'extracted')
     weightfs('extract', folder / 'out.safetensors', '-d', folder / 'other')
