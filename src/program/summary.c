@@ -51,7 +51,7 @@ void summary_done(struct summary *summary)
 
 const char *summary_writer(const struct wfs_catalog *catalog)
 {
-    static const char *const names[] = {"producer", "writer", "framework", "format"};
+    static const char *const names[] = {"producer", "writer", "framework"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         for (const struct wfs_text *meta = wfs_catalog_meta(catalog); meta; meta = meta->next) {
             if (strcmp(meta->name, names[i]) == 0)

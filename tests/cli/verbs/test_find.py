@@ -91,7 +91,7 @@ def test_nothing_found_is_exit_code_1(source):
     result = weightfs('find', source, 'quary.weight', code=EXIT_FOUND)
     assert result.stdout == '' and "no tensor fits 'quary.weight'" in result.error
     assert "did you mean 'step'?" in weightfs('find', source, 'stepp', code=EXIT_FOUND).error
-    assert json.loads(weightfs('find', '--json', source, 'bytes>1T', code=EXIT_FOUND).stdout) == {'tensors': []}
+    assert json.loads(weightfs('find', '--json', source, 'bytes>1T', code=EXIT_FOUND).stdout) == {'schema': 1, 'tensors': []}
 
 
 @pytest.mark.parametrize('what, said', [

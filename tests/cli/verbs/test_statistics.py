@@ -24,7 +24,7 @@ def write(path, array, dtype):
 
 def shown(path, prefix=()):
     ran = subprocess.run([*prefix, *program.COMMAND, 'show', '--json', path, 'w'], stdout=subprocess.PIPE, check=True)
-    return json.loads(ran.stdout)
+    return json.loads(ran.stdout)['tensors'][0]
 
 
 def judge(stats, array):
