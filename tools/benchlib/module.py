@@ -5,8 +5,8 @@ import statistics
 import subprocess
 import sys
 
-from benchlib.make import MIB, many_tensors, write_pth, write_safetensors
-from benchlib.measure import has_module
+from benchlib.make import MIB, many_tensors, write_safetensors
+from benchlib.measure import has_module, run
 
 # Peak memory of this process, from where its imports have left it.
 FRAME = """import os, sys, time
@@ -59,7 +59,7 @@ def python(bench):
     write_safetensors(bench.path("keys.safetensors"), many_tensors(n_keys, 10))
     tensors = [("layers.%d.weight" % i, "F32", [2048, 2048], 16 * MIB) for i in range(n_tensors)]
     write_safetensors(bench.path("model.safetensors"), tensors, os.urandom(MIB))
-    write_pth(bench.path("model.pth"), tensors, os.urandom(MIB))
+    run([bench.program, "convert", bench.path("model.safetensors"), bench.path("model.pth")])
     bench.section("The Python module, beside safetensors and torch: time of the job and memory that it adds; files are cached",
                   ["job", "library", "its memory", "weightfs", "memory", "ratio"])
     for job, (name, their_imports, their_code, imports, code) in JOBS.items():
