@@ -118,6 +118,20 @@ def test_the_example_of_the_page_is_built_with_what_is_installed(installed, fold
     assert tool(folder / 'example', folder / 'none', folder / 'x.pth', code=1, env=with_library(installed)).stdout == ''
 
 
+def test_a_program_takes_the_library_in_without_a_clash_of_names(folder, small):
+    """What -Ddefault_library=static installs. The program has functions with names of ours."""
+    archive = folder / 'libweightfs.a'
+    tool('sh', ROOT / 'src/embed.sh', ROOT / 'src/libweightfs.map', BUILD / 'src/libweightfs-static.a', archive)
+    declared = declared_names([ROOT / 'include/weightfs.h'])
+    assert {name for name in symbols(archive, '-g', '--defined-only') if not name.endswith(':')} == declared
+    example = re.search(r'```c\n(.*?)```', (ROOT / 'docs/library.md').read_text(), re.S)[1]
+    (folder / 'example.c').write_text(example + 'int utf8_encode(void);\nint utf8_encode(void) { abort(); }\nint strbuf_add(void);\nint strbuf_add(void) '
+                                      '{ abort(); }\nint wfs_load(void);\nint wfs_load(void) { abort(); }\n')
+    libraries = ['-lcbor', '-ljansson', '-lmpack', '-lnettle', '-lpcre2-8', '-lxxhash', '-lz', '-lm']
+    tool('gcc', '-Wall', '-Werror', '-I', ROOT / 'include', '-o', folder / 'example', folder / 'example.c', archive, '-Wl,--gc-sections', *libraries)
+    assert 'a.b.weight begins with 1' in tool(folder / 'example', small, folder / 'out.pth').stdout.splitlines()
+
+
 @pytest.mark.skipif(shutil.which('man') is None, reason='there is no man')
 def test_man_finds_the_page_of_a_verb(installed):
     folder = installed['weightfs.1'].parents[1]
