@@ -201,8 +201,8 @@ int64_t wfs_read_slice(const struct wfs_tensor *tensor, const struct wfs_slice *
                        size_t n_slices, const char *dtype, void *buf, uint64_t n_bytes,
                        const struct wfs_options *options, struct wfs_error *err);
 
-/* Makes the object "stats" of `weightfs show --json`: min, max, mean, std, counts; null where the
- * elements are not numbers. Reads the tensor. */
+/* Makes a JSON object with the member "stats" of `weightfs show --json`: min, max, mean, std and
+ * counts; null where the elements are not numbers. Reads the tensor. */
 int wfs_stats(const struct wfs_tensor *tensor, const struct wfs_options *options, char **out,
               struct wfs_error *err);
 
