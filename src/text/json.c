@@ -143,7 +143,7 @@ static bool take_escape(struct json *json, char **out)
 {
     static const char names[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     const char c = json->at < json->end ? *json->at : '\0';
-    uint32_t code;
+    uint32_t code = 0;
     if (c == 'u') {
         json->at++;
         if (!take_unicode(json, &code))
