@@ -549,7 +549,7 @@ static enum exit_code report_nothing(const struct wfs_catalog *catalog, const st
         return print_error(EXIT_FOUND, args->operands[0], "no tensor fits all of %s",
                            wfs_count(args->n_operands - 1, "condition").text);
     return print_error(EXIT_FOUND, args->operands[0], "no tensor fits '%s'%s", wfs_quote(what).text,
-                       is_condition(what)          ? ""
+                       is_condition(what) ? ""
                        : strpbrk(what, "*?[") != NULL
                            ? " (a glob matches whole keys: '*' takes the rest)"
                        : strchr(what, '=') != NULL ? ", as a part of the key; conditions compare "
