@@ -160,10 +160,14 @@ class Tensor:
     def tobytes(self) -> bytes:
         """Reads the elements as bytes: row-major and little-endian."""
         n_bytes = self.nbytes
-        result = bytearray(n_bytes)
-        if n_bytes:
-            self._read(ffi.from_buffer(result), n_bytes, None, None)
-        return bytes(result)
+        if n_bytes < LARGE:
+            small = bytearray(n_bytes)
+            if n_bytes:
+                self._read(ffi.from_buffer(small), n_bytes, None, None)
+            return bytes(small)
+        result = bytes(n_bytes)  # nobody else has it yet: filled in place, since a copy would double the memory
+        self._read(ffi.from_buffer(result), n_bytes, None, None)
+        return result
 
     def __getitem__(self, index: Any) -> Any:
         selection = Selection(index, self.shape)

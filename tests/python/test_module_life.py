@@ -42,6 +42,18 @@ def test_opens_do_not_grow(sample):
     assert memory() - before < 2 << 20
 
 
+def test_large_reads_do_not_grow(tmp_path, write):
+    """What was read is freed with its last name, and there is never a second copy."""
+    numpy = pytest.importorskip('numpy')
+    n_bytes = 64 << 20
+    write(tmp_path / 'a.safetensors', {'w': numpy.ones(n_bytes, '|u1')})
+    code = ('import sys, weightfs\ntensor = weightfs.open(sys.argv[1])["w"]\n'
+            'for i in range(10):\n    for read in (tensor.tobytes, tensor.numpy, lambda: tensor[1:]):\n        assert read()[-1] == 1\n'
+            'print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])\n')
+    done = subprocess.run([sys.executable, '-c', code, os.fspath(tmp_path / 'a.safetensors')], stdout=subprocess.PIPE, timeout=120, check=True)
+    assert int(done.stdout) << 10 < 2 * n_bytes
+
+
 def test_threads(sample):
     ckpt = weightfs.open(sample)
     expected = {key: hashlib.sha256(tensor.tobytes()).digest() for key, tensor in ckpt.items()}
@@ -117,7 +129,11 @@ def test_ctrl_c_stops_a_long_read(tmp_path):
             'ckpt = weightfs.open(sys.argv[1])\nprint("ready", flush=True)\n'
             'try:\n    while True: ckpt["w"].numpy()\nexcept KeyboardInterrupt: print("stopped")\n')
     child = subprocess.Popen([sys.executable, '-c', code, os.fspath(path)], stdout=subprocess.PIPE)
-    assert child.stdout.readline() == b'ready\n'
-    time.sleep(0.3)
-    child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=120)[0] == b'stopped\n' and child.returncode == 0
+    try:
+        assert child.stdout.readline() == b'ready\n'
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=120)[0] == b'stopped\n' and child.returncode == 0
+    finally:
+        child.kill()
+        child.wait()
