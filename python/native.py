@@ -120,15 +120,10 @@ void weightfs_dl_free(struct dl_tensor *dl);
 '''
 
 
-# Declared, but not in the library yet.
-MISSING = ('wfs_check', 'wfs_diff', 'wfs_info', 'wfs_metadata', 'wfs_stats', 'wfs_sum', 'wfs_values')
-
-
 def declarations(header):
     """Returns what cffi reads of the header: it has no preprocessor, but knows constants."""
     text = re.sub(r'/\*.*?\*/', '', header, flags=re.S)
     text = re.sub(r'#ifdef __cplusplus.*?#endif', '', text, flags=re.S)
-    text = re.sub(r'^[a-z]+ (%s)\([^;]*;' % '|'.join(MISSING), '', text, flags=re.M)
     return re.sub(r'^#(?!define \w+ \d+$).*$', '', text, flags=re.M)
 
 

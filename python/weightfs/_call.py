@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Calls of the library: options as texts, callbacks, errors as exceptions."""
+import json
 import os
 import threading
 import warnings
@@ -98,3 +99,14 @@ def weightfs_progress(handle, n_done, n_total):
 @ffi.def_extern()
 def weightfs_notice(handle, text):
     ffi.from_handle(handle).lines.append(text_from(text))
+
+
+def json_of(function, *arguments):
+    """Calls a function whose last two parameters are a new text of JSON and the error. One of the arguments may be a Call, which stands for its options."""
+    call = next((argument for argument in arguments if isinstance(argument, Call)), None) or Call(notices=False)
+    text = ffi.new('char **')
+    call.check(function(*(argument.options if argument is call else argument for argument in arguments), text, call.error))
+    try:
+        return json.loads(ffi.string(text[0]).decode('utf-8', 'surrogatepass'))
+    finally:
+        lib.wfs_free(text[0])

@@ -6,10 +6,10 @@ import collections
 import collections.abc
 import html
 import os
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
 from weightfs import _program
-from weightfs._call import Call, key_of, text_from, text_of
+from weightfs._call import Call, json_of, key_of, text_from, text_of
 from weightfs._errors import UsageError
 from weightfs._native import ffi, lib
 from weightfs._tensor import Tensor
@@ -33,8 +33,7 @@ class Values(collections.abc.Mapping[str, Any]):
 
     def _load(self) -> dict[str, Any]:
         if self._json is None:
-            self._checkpoint._open()
-            self._json = _program.printed('config', self._checkpoint.options, self._checkpoint.source)
+            self._json = json_of(lib.wfs_values, self._checkpoint._open(), ffi.NULL)
         return self._json
 
     def __call__(self) -> collections.abc.ValuesView[Tensor]:
@@ -65,7 +64,6 @@ class Checkpoint(collections.abc.Mapping[str, Tensor]):
         out = ffi.new('struct wfs_checkpoint **')
         call.check(lib.wfs_open(text_of(source), call.options, out, call.error))
         self._handle = ffi.gc(out[0], lib.wfs_close)
-        self._metadata: Optional[dict[str, str]] = None
         call.warn(3)
 
     def _open(self):
@@ -151,8 +149,7 @@ class Checkpoint(collections.abc.Mapping[str, Tensor]):
 
     def info(self) -> dict[str, Any]:
         """What ``weightfs info --json`` prints: container, writer, counts, dtypes, metadata, files, findings."""
-        self._open()
-        return _program.printed('info', self.options, self.source)['sources'][0]
+        return json_of(lib.wfs_info, self._open())
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -161,9 +158,7 @@ class Checkpoint(collections.abc.Mapping[str, Tensor]):
         >>> weightfs.open('encoder.safetensors').metadata['license']
         'MIT'
         """
-        if self._metadata is None:
-            self._metadata = self.info()['metadata']
-        return self._metadata
+        return json_of(lib.wfs_metadata, self._open())
 
     @property
     def values(self) -> Values:  # type: ignore[override]

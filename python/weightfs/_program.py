@@ -2,7 +2,6 @@
 """The program: where it is, and what it does for the module."""
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -31,21 +30,14 @@ def flags(options: dict[str, Any]) -> list[str]:
     return ['='.join(['--' + name.replace('_', '-'), *value]) for name, *value in texts]
 
 
-def run(*arguments: str, results: tuple[int, ...] = (0,), level: int = 3) -> str:
-    """Runs the program and returns what it prints, or raises what it reports. Notices are warnings of the caller that is so many levels up."""
-    done = subprocess.run([path(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+def run(*arguments: str) -> None:
+    """Runs the program, or raises what it reports. Its notices are warnings."""
+    done = subprocess.run([path(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           encoding='utf-8', errors='surrogateescape')
-    if done.returncode not in results:
-        raise _errors.of_exit(done.returncode, done.stderr + (done.stdout if arguments[0] == 'patch' else ''))  # the edits that do not fit
+    if done.returncode != 0:
+        raise _errors.of_exit(done.returncode, done.stderr)
     for line in done.stderr.splitlines():
-        warnings.warn(line[len('weightfs: '):] if line.startswith('weightfs: ') else line, _errors.Notice, stacklevel=level)
-    return done.stdout
-
-
-def printed(verb: str, options: dict[str, Any], *operands: Any, results: tuple[int, ...] = (0, 1)) -> Any:
-    """Returns the JSON that a verb prints. Its exit code 1 is a result."""
-    out = run(verb, *([] if verb == 'config' else ['--json']), *flags(options), '--', *map(os.fspath, operands), results=results, level=4)
-    return json.loads(out.encode('utf-8', 'surrogateescape').decode('utf-8', 'surrogatepass'))
+        warnings.warn(line[len('weightfs: '):] if line.startswith('weightfs: ') else line, _errors.Notice, stacklevel=3)
 
 
 def draw(options: dict[str, Any], *sources: str) -> str:

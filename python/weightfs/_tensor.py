@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
-from weightfs import _dtypes, _errors, _program
-from weightfs._call import Call, text_from
+from weightfs import _dtypes, _errors
+from weightfs._call import Call, json_of, text_from
 from weightfs._index import Selection
 from weightfs._native import ffi, lib
 
@@ -213,7 +213,8 @@ class Tensor:
         >>> weightfs.open('encoder.safetensors')['temperature'].stats()['max']
         0.0625
         """
-        return _program.printed('show', self._checkpoint.options, self._checkpoint.source, self.key)['tensors'][0]['stats']
+        tensor, _held = self._open()
+        return json_of(lib.wfs_stats, tensor, Call(notices=False))['stats']
 
 
 def _again(checkpoint, key):

@@ -7,15 +7,18 @@ import os
 from typing import Any, Callable, Optional, Union
 
 from weightfs import _program
-from weightfs._call import Call, text_of
+from weightfs._call import Call, json_of, text_of
 from weightfs._checkpoint import Checkpoint
 from weightfs._edit import Edits, written
-from weightfs._errors import UsageError
 from weightfs._native import ffi, lib
 
 Path = Union[str, 'os.PathLike[str]']
 Source = Union[str, 'os.PathLike[str]', Checkpoint]
 Progress = Optional[Callable[[int, int], Any]]
+
+
+def opened(source: Source) -> Checkpoint:
+    return source if isinstance(source, Checkpoint) else Checkpoint(source, {})
 
 
 def viewed(source: Source, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -65,16 +68,15 @@ def edit(source: Source, target: Optional[Path] = None, *, progress: Progress = 
     >>> weightfs.open('edited.safetensors')['scale'][1]
     np.float32(2.0)
     """
-    return Edits(source if isinstance(source, Checkpoint) else Checkpoint(source, {}), target, options, progress)
+    return Edits(opened(source), target, options, progress)
 
 
 class Diff(dict):
     """What ``weightfs diff --json`` prints: ``only_a``, ``only_b``, ``changed``, ``n_equal``, ``is_equal``; in a notebook a picture of it."""
 
-    def __init__(self, a: str, b: str, options: dict[str, Any]) -> None:
-        super().__init__(_program.printed('diff', options, a, b))
-        self._sources = a, b
-        self._options = {name: value for name, value in options.items() if name not in ('all', 'exact', 'long')}
+    def __init__(self, a: Checkpoint, b: Checkpoint, found: dict[str, Any]) -> None:
+        super().__init__(found)
+        self._a, self._b = a, b
 
     def _repr_html_(self) -> str:
         rows = [('only in A', one['key'], '%s %s' % (one['dtype'], one['shape'])) for one in self['only_a']]
@@ -82,38 +84,35 @@ class Diff(dict):
         rows += [('changed', one['key'], 'largest difference %s' % one.get('max_abs')) for one in self['changed']]
         cells = ''.join('<tr>%s</tr>' % ''.join('<td>%s</td>' % html.escape(cell) for cell in row) for row in rows[:50])
         more = '<p>and %d more</p>' % (len(rows) - 50) if len(rows) > 50 else ''
-        names = ' and '.join('<b>%s</b>' % html.escape(name) for name in self._sources)
-        return '<div>%s: %d tensors are equal<table>%s</table>%s%s</div>' % (names, self['n_equal'], cells, more,
-                                                                            _program.draw(self._options, *self._sources))
+        names = '<b>%s</b> and <b>%s</b>' % (html.escape(self._a.source), html.escape(self._b.source))
+        # The program applies views to both.
+        picture = _program.draw(self._a.options, self._a.source, self._b.source) if self._a.options == self._b.options else ''
+        return '<div>%s: %d tensors are equal<table>%s</table>%s%s</div>' % (names, self['n_equal'], cells, more, picture)
 
 
-def diff(a: Source, b: Source, **options: Any) -> Diff:
-    """Compares two checkpoints, tensor by tensor; options are those of ``weightfs diff``: ``all``, ``exact``, ``long``, and views, which apply to both.
+def diff(a: Source, b: Source, *, progress: Progress = None, **options: Any) -> Diff:
+    """Compares two checkpoints, or what views show of them, tensor by tensor. Options: ``exact``, ``long``, ``large``.
 
-    >>> weightfs.diff('encoder.safetensors', 'encoder.safetensors', cast='weight$:F32')['is_equal']
-    True
+    >>> weightfs.diff('encoder.safetensors', weightfs.open('encoder.safetensors', cast='weight$:F32'))['is_equal']
+    False
     """
-    (first, first_options), (second, second_options) = viewed(a, options), viewed(b, options)
-    if first_options != second_options:
-        raise UsageError('views apply to both checkpoints: the options of %s and %s must be the same' % (first, second))
-    return Diff(first, second, first_options)
+    first, second = opened(a), opened(b)
+    return Diff(first, second, json_of(lib.wfs_diff, first._open(), second._open(), Call(options, progress)))
 
 
-def check(source: Source, **options: Any) -> dict[str, Any]:
+def check(source: Source, *, progress: Progress = None, **options: Any) -> dict[str, Any]:
     """Looks for damage and oddities; with the option ``values`` also for NaN and infinities.
 
     >>> weightfs.check('encoder.safetensors')['findings'][0]['text']
     "tensor 'scaled_fp8' has no elements"
     """
-    path, options = viewed(source, options)
-    return _program.printed('check', options, path)['sources'][0]
+    return json_of(lib.wfs_check, opened(source)._open(), Call(options, progress))
 
 
-def sum(source: Source, **options: Any) -> dict[str, dict[str, Any]]:  # noqa: A001
+def sum(source: Source, *, progress: Progress = None, **options: Any) -> dict[str, dict[str, Any]]:  # noqa: A001
     """Computes SHA-256 and XXH3 of each tensor, which are equal for equal tensors in all formats.
 
     >>> weightfs.sum('encoder.safetensors')['temperature']['xxh3']
     '33846b2bafa9e62d'
     """
-    path, options = viewed(source, options)
-    return {one.pop('key'): one for one in _program.printed('sum', options, path)['sources'][0]['tensors']}
+    return {one.pop('key'): one for one in json_of(lib.wfs_sum, opened(source)._open(), Call(options, progress))['tensors']}
