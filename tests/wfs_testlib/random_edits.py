@@ -246,7 +246,8 @@ class World:
             return True
         above, _, last = name.rpartition('/')
         return name not in self.loaded and any(
-            (found := pattern.fullmatch(last)) and (above + '/' + found[1]).removeprefix('/') in files for pattern in BACKUP)
+            (found := pattern.fullmatch(last)) and (found[1].partition('.')[0] == '%self' or (above + '/' + found[1]).removeprefix('/') in files)
+            for pattern in BACKUP)
 
     def is_value(self, name):
         return name.endswith('.json') and self.form in ('pth', 'dcp', 'mpk')
@@ -499,7 +500,7 @@ class World:
             self.demand(codes[0] == codes[1], 'cp -r', name, to, codes)
 
     def do_back_up(self, files, _folders):
-        name = self.pick(files) + self.random.choice(['~', '.bak', '.orig'])  # not .~1~: what one of %self with a dtype is, is open
+        name = self.pick(files) + self.random.choice(['~', '.bak', '.orig', '.~1~'])
         if name not in files and not os.path.basename(name).startswith('.'):
             self.both('back up %s' % name, lambda root: (root / name).write_bytes(b'copy'))
 
