@@ -119,9 +119,10 @@ const struct verb verb_cache = {
             "weightfs cache verify [DIR]\n"
             "weightfs cache clear [DIR]\n"
             "\n"
-            "List the objects that are kept in the cache of URLs, ~/.cache/weightfs, or in the\n"
-            "directory of the option --cache, with their size, how much of it is present, and\n"
-            "when they were opened last; compare all that is present with its checksums, and\n"
-            "remove what is damaged; or remove everything. Mounts that use the cache go on.",
+            "List the objects that are kept in the cache of URLs, ~/.cache/weightfs, or in\n"
+            "the directory of the option --cache, with their size, how much of it is\n"
+            "present, and when they were opened last; compare all that is present with its\n"
+            "checksums, and remove what is damaged; or remove everything. Mounts that use\n"
+            "the cache go on.",
     .run = run_cache,
 };
