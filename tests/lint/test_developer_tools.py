@@ -25,7 +25,8 @@ def test_every_page_that_a_page_links_to_exists():
             assert (page.parent / target).exists(), (page, target)
 
 
-TASKS = ('apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc meson && '
+TASKS = ('apt-get -o DPkg::Lock::Timeout=600 update -qq && '
+         'DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -qq -y --no-install-recommends gcc meson && '
          'ln -s ../proc/self/mounts /etc/mtab')
 BARE = ('set -euo pipefail; . tools/common.sh; is_installed() { return 1; }; id() { echo 1000; }; has_mount_table() { return 1; }\n'
         'command() { case $2 in sudo) %s ;; *) builtin command "$@" ;; esac; }; ')
