@@ -152,5 +152,5 @@ def test_a_plan_tells_what_a_format_has_no_room_for(trained):
 
 def test_both_spellings_have_the_same_parts(trained):
     report = json.loads(weightfs('plan', '--json', trained).stdout)
-    assert list(report) == ['applied', 'skipped', 'missing', 'unused', 'errors', 'renamed', 'adapted', 'cast', 'computed',
+    assert list(report) == ['schema', 'applied', 'skipped', 'missing', 'unused', 'errors', 'renamed', 'adapted', 'cast', 'computed',
                             'covered', 'left_out', 'described', 'commit', 'notices', 'is_success']
