@@ -176,9 +176,9 @@ REJECT = ROOT / 'tests' / 'data' / 'reject'
 
 
 def rejects():
-    """(malformed file, what is expected): beside each is NAME.expect with the exit code and the message. Directories have a test of
-    their own (test_dcp)."""
-    for expect in sorted(path for path in REJECT.glob('*/*.expect') if path.parent.name not in ('dcp', 'patch')):
+    """(malformed file, what is expected): beside each is NAME.expect with the exit code and the message. Directories have tests of
+    their own (test_dcp, test_pipelines)."""
+    for expect in sorted(path for path in REJECT.glob('*/*.expect') if path.parent.name not in ('dcp', 'patch', 'pipeline')):
         path, = [path for path in expect.parent.glob(glob.escape(expect.stem) + '.*') if path != expect]
         yield path, expect
 
