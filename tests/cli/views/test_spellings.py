@@ -156,7 +156,7 @@ def of_markdown(path):
 
 def of_manual(path):
     text = re.sub(r'\\f[BIRP]|\\&', '', path.read_text()).replace('\\-', '-').replace('\\(aq', "'").replace('\\e', '\\')
-    for line in text.splitlines():
+    for line in re.sub(r'\\\n\s*', ' ', text).splitlines():
         line = re.sub(r'^\.(?:B|I|RS|RE|IP|TP|SH|PP)\b ?', '', line)
         macro = re.match(r'\.(?:BI|BR|IB|IR|RB|RI) (.*)', line)
         if macro:
@@ -232,7 +232,7 @@ def empty(tmp_path_factory):
 def test_nothing_is_for_the_shell(place, empty):
     tools, folder = empty
     wrong = []
-    for command in (command for found, command in FOUND if found == place):
+    for command in (command for found, command in FOUND if found == place and command != 'weightfs'):  # the name of the module, too
         line = command if command.startswith(('weightfs', 'sudo')) else 'weightfs ' + command
         done = subprocess.run(['/bin/sh', '-c', line], cwd=folder, env={'PATH': str(tools)}, capture_output=True, stdin=subprocess.DEVNULL)
         arguments = done.stdout.decode().split('\0')[:-1]
