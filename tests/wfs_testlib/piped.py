@@ -93,22 +93,27 @@ def text_of(verb, folder):
     return ''.join(block(folder, verb, words) for words in WITHOUT_A_MOUNT[verb])
 
 
-def _text_of_steps(folder, steps):
+def text_of_steps(folder, steps, shown):
+    """Of steps that are a line for the shell, or the words of a verb and what `shown` makes of them."""
     result = []
     for step in steps:
         if step.startswith('$ '):
             tool('sh', '-ec', step[2:], cwd=folder)
             result.append(step + '\n\n')
         else:
-            result.append(block(folder, *step.split(' ', 1)))
+            result.append(shown(step))
     return ''.join(result)
+
+
+def _steps(folder, steps):
+    return text_of_steps(folder, steps, lambda step: block(folder, *step.split(' ', 1)))
 
 
 def text_with_a_mount(folder):
     (folder / 'mnt').mkdir()
     tool(*program.COMMAND, 'm.safetensors', 'mnt', '-o', 'output=out.safetensors', cwd=folder)
     try:
-        return _text_of_steps(folder, WITH_A_MOUNT)
+        return _steps(folder, WITH_A_MOUNT)
     finally:
         tool('umount', '-lq', folder / 'mnt', code=None)
 
@@ -125,4 +130,4 @@ def text_of_recovery(folder):
     process.wait(program.PATIENCE)
     wait_for(lambda: not is_alive(process.pid), 'its end')
     tool('umount', '-lq', folder / 'mnt', code=None)
-    return _text_of_steps(folder, RECOVERY)
+    return _steps(folder, RECOVERY)

@@ -18,6 +18,7 @@ import tempfile
 from wfs_testlib import program, pth, seven_billion, st, terminal
 from wfs_testlib.bad_server import BadServer
 from wfs_testlib.mount import is_alive, wait_for
+from wfs_testlib.piped import text_of_steps
 from wfs_testlib.program import tool
 
 FOLDER = pathlib.Path(__file__).parent.parent / 'data' / 'screens'
@@ -110,14 +111,7 @@ def text_of(folder, verb, columns):
 
 
 def _steps(folder, steps, columns):
-    result = []
-    for step in steps:
-        if step.startswith('$ '):
-            tool('sh', '-ec', step[2:], cwd=folder)
-            result.append(step + '\n\n')
-        else:
-            result.append(block(folder, step, columns))
-    return ''.join(result)
+    return text_of_steps(folder, steps, lambda step: block(folder, step, columns))
 
 
 def text_with_a_mount(folder, columns):
