@@ -137,7 +137,7 @@ static int compare_piece(const struct readback *readback, const struct wfs_tenso
                         "internal error: the output has other bytes of the tensor '%s'",
                         wfs_quote(wanted->key).text);
     const uint64_t n_all = readback->layout == NULL ? 0 : readback->layout->n_bytes;
-    const int code = options->progress == NULL ? 0 : options->progress(options->ctx, n_all, n_all);
+    const int code = save_tell_progress(options, n_all, n_all);
     return code == 0 ? (int)n
                      : wfs_fail(readback->err, -code, "interrupted while the output was read back");
 }
@@ -275,12 +275,9 @@ struct save {
     struct wfs_io io;
 };
 
-/* Called by any thread that helps. */
 static int tell_progress(const struct save *save)
 {
-    return save->options->progress == NULL
-               ? 0
-               : save->options->progress(save->options->ctx, save->n_done, save->layout->n_bytes);
+    return save_tell_progress(save->options, save->n_done, save->layout->n_bytes);
 }
 
 static int report_progress(struct save *save)

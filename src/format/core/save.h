@@ -33,6 +33,13 @@ int readback_compare_bytes(const struct wfs_layout *layout, const struct wfs_sav
                            const struct wfs_tensor *wanted, const struct wfs_tensor *found,
                            struct wfs_error *err);
 
+/* Tells how far the saving is; not 0 gives up. Called by any thread that helps. */
+static inline int save_tell_progress(const struct wfs_save_options *options, uint64_t n_done,
+                                     uint64_t n_total)
+{
+    return options->progress == NULL ? 0 : options->progress(options->ctx, n_done, n_total);
+}
+
 /* Writes the whole layout to the outfile. */
 int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
               struct outfile *outfile, struct wfs_error *err);

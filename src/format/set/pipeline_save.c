@@ -214,10 +214,7 @@ static void abandon(void *ctx, int fd)
 static int count_all(void *ctx, uint64_t n_done, uint64_t n_total)
 {
     const struct writing *writing = ctx;
-    return writing->options->progress == NULL
-               ? 0
-               : writing->options->progress(writing->options->ctx, writing->n_before + n_done,
-                                            writing->set->n_bytes);
+    return save_tell_progress(writing->options, writing->n_before + n_done, writing->set->n_bytes);
 }
 
 static void tell_danger(void *ctx, const char *text)

@@ -41,10 +41,7 @@ struct saving {
 static int count_all(void *ctx, uint64_t n_done, uint64_t n_total)
 {
     const struct saving *saving = ctx;
-    return saving->options->progress == NULL
-               ? 0
-               : saving->options->progress(saving->options->ctx, saving->n_before + n_done,
-                                           saving->set->n_bytes);
+    return save_tell_progress(saving->options, saving->n_before + n_done, saving->set->n_bytes);
 }
 
 static int fail_home(const struct saving *saving, const struct shard *shard)
