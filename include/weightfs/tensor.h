@@ -257,6 +257,17 @@ struct wfs_stats {
 int wfs_tensor_stats(const struct wfs_io *io, const struct wfs_tensor *tensor,
                      struct wfs_stats *ret);
 
+/* Adds the counts of the one to those of the other; min, max, mean and std stay. */
+static inline void wfs_stats_add_counts(struct wfs_stats *to, const struct wfs_stats *from)
+{
+    to->n_elems += from->n_elems;
+    to->n_finite += from->n_finite;
+    to->n_nan += from->n_nan;
+    to->n_positive_inf += from->n_positive_inf;
+    to->n_negative_inf += from->n_negative_inf;
+    to->n_zero += from->n_zero;
+}
+
 /* A tensor whose elements are numbers: the one that was given or, where that has blocks, a copy
  * that shows them as F32. It stays where it is. */
 struct wfs_numbers {

@@ -150,12 +150,7 @@ static void add_one(struct values_summary *sum, const struct values_summary *one
     }
     sum->has_stats |= one->has_stats;
     sum->has_histogram |= one->has_histogram;
-    to->n_elems += from->n_elems;
-    to->n_finite += from->n_finite;
-    to->n_nan += from->n_nan;
-    to->n_positive_inf += from->n_positive_inf;
-    to->n_negative_inf += from->n_negative_inf;
-    to->n_zero += from->n_zero;
+    wfs_stats_add_counts(to, from);
     for (size_t i = 0; i < VALUES_N_BINS; i++)
         sum->counts[i] += one->counts[i];
 }

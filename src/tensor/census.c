@@ -222,12 +222,7 @@ void census_join(struct census *to, const struct census *from)
     struct wfs_stats *a = &to->stats;
     const struct wfs_stats *b = &from->stats;
     const uint64_t n_before = a->n_finite;
-    a->n_elems += b->n_elems;
-    a->n_finite += b->n_finite;
-    a->n_nan += b->n_nan;
-    a->n_positive_inf += b->n_positive_inf;
-    a->n_negative_inf += b->n_negative_inf;
-    a->n_zero += b->n_zero;
+    wfs_stats_add_counts(a, b);
     if (b->n_finite == 0)
         return;
     if (n_before == 0) {

@@ -189,17 +189,25 @@ static void add_repeated(struct census *sum, double x, uint64_t n_times)
     census_join(sum, &one);
 }
 
+/* Decodes a block of what was read, or what is left of n elements from the i-th on. Returns how
+ * many these are. */
+static size_t decode_block(const struct wfs_distinct *distinct, const void *bytes, size_t i,
+                           size_t n, double numbers[CENSUS_BLOCK])
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)distinct->tensor.dtype;
+    const size_t n_now = n - i < CENSUS_BLOCK ? n - i : CENSUS_BLOCK;
+    wfs_dtype_decode(dtype, (const char *)bytes + i / 8 * wfs_dtype_bits(dtype), n_now, numbers);
+    return n_now;
+}
+
 static int count_blocks(void *ctx, const void *bytes, size_t n, uint64_t first)
 {
     struct counting *counting = ctx;
     const struct wfs_distinct *distinct = counting->distinct;
-    const enum wfs_dtype dtype = (enum wfs_dtype)distinct->tensor.dtype;
     double numbers[CENSUS_BLOCK];
     for (size_t i = 0; i < n; i += CENSUS_BLOCK) {
-        const size_t n_now = n - i < CENSUS_BLOCK ? n - i : CENSUS_BLOCK;
+        const size_t n_now = decode_block(distinct, bytes, i, n, numbers);
         struct census census = {0};
-        wfs_dtype_decode(dtype, (const char *)bytes + i / 8 * wfs_dtype_bits(dtype), n_now,
-                         numbers);
         if (distinct->times == NULL)
             census_block(numbers, n_now, &census);
         for (size_t k = 0; k < n_now && distinct->times != NULL; k++)
@@ -273,12 +281,9 @@ static int add_bins(void *ctx, const void *bytes, size_t n, uint64_t first)
 {
     const struct binning *binning = ctx;
     const struct wfs_distinct *distinct = binning->distinct;
-    const enum wfs_dtype dtype = (enum wfs_dtype)distinct->tensor.dtype;
     double numbers[CENSUS_BLOCK];
     for (size_t i = 0; i < n; i += CENSUS_BLOCK) {
-        const size_t n_now = n - i < CENSUS_BLOCK ? n - i : CENSUS_BLOCK;
-        wfs_dtype_decode(dtype, (const char *)bytes + i / 8 * wfs_dtype_bits(dtype), n_now,
-                         numbers);
+        const size_t n_now = decode_block(distinct, bytes, i, n, numbers);
         if (distinct->times == NULL)
             wfs_bins_add(binning->stats, numbers, n_now, binning->n_bins, binning->counts);
         for (size_t k = 0; k < n_now && distinct->times != NULL; k++) {
