@@ -381,9 +381,8 @@ const struct verb verb_plan = {
     .text = "Show what the view options would do to each tensor of SOURCE, and why: on a\n"
             "terminal as a table, in which layers with the same changes are one row and a\n"
             "new key is below the old one; in pipes with tabs between the columns. Writes\n"
-            "nothing. The same view\n"
-            "options can be given to a mount (-o NAME=VALUE) and to every verb that reads a\n"
-            "SOURCE.",
+            "nothing. The same view options can be given to a mount (-o NAME=VALUE) and to\n"
+            "every verb that reads a SOURCE.",
     .has_source = true,
     .lists_views = true,
     .options = {{"format", "NAME", "also report what this format cannot store"},
