@@ -244,10 +244,13 @@ class World:
     def is_scratch(self, name, files):
         if any(part.startswith('.') for part in name.split('/')):
             return True
-        above, _, last = name.rpartition('/')
-        return name not in self.loaded and any(
-            (found := pattern.fullmatch(last)) and (found[1].partition('.')[0] == '%self' or (above + '/' + found[1]).removeprefix('/') in files)
-            for pattern in BACKUP)
+        above, slash, last = name.rpartition('/')
+        return name not in self.loaded and self.is_backup(above + slash, last, files)
+
+    def is_backup(self, above, name, files):
+        """Of a file beside it, or of a backup of one."""
+        first = next((found[1] for found in (pattern.fullmatch(name) for pattern in BACKUP) if found), None)
+        return first is not None and (first.partition('.')[0] == '%self' or above + first in files or self.is_backup(above, first, files))
 
     def is_value(self, name):
         return name.endswith('.json') and self.form in ('pth', 'dcp', 'mpk')
@@ -448,8 +451,9 @@ class World:
         if len(choices) < 2:
             return
         one, other = self.random.sample(choices, 2)
-        # No directory is called %self, or as a file of the host.
-        if (one in folders) != (other in folders) and any(os.path.basename(name).startswith('%self') for name in (one, other)):
+        # No directory is called %self, or as a file of the host, or as a backup: whether one of .pth is one dict or several depends on what it was.
+        if (one in folders) != (other in folders) and any(
+                os.path.basename(name).startswith('%self') or '.~' in name or name.endswith(('~', '.bak', '.orig')) for name in (one, other)):
             return
         done = self.both('exchange %s %s' % (one, other), lambda root: exchange_names(root / one, root / other))
         self.has_moved_folders |= done and (one in folders or other in folders)
@@ -764,14 +768,13 @@ class World:
         mounts.force_unmount(self.mnt)
         self.history.append('kill')
         if not has_pending:
-            # Afresh, or, where a directory was made since, with all edits that were committed.
-            has_committed = self.has_committed
-            self.mount()
-            if json.loads(self.run('status', '--edits', '--json', self.mnt)[1]):
+            if self.run('recover', self.source if self.is_rw else self.out, code=None)[0] == 0:
+                self.start_again()
+            else:  # a directory was made since: all edits that were committed are shown
+                has_committed = self.has_committed
+                self.mount()
                 self.has_committed = has_committed
                 self.compare()
-            else:
-                self.adopt_source()
         elif not wrong and not unknown and wanted and self.random.random() < .3:
             self.history.append('recover --publish')
             options = [option for option in ('overwrite' * (not self.is_rw), 'format=dcp' * (self.form == 'dcp'), 'layout=flat' * self.is_flat, 'files=npy' * bool(self.suffix)) if option]
