@@ -77,9 +77,30 @@ const char *args_argument(const struct verb *verb, const char *option)
 }
 
 /* Whether a verb has a long option, "--NAME" or "--NAME=VALUE". */
+/* Returns the long name of a flag of one letter, or NULL. */
+static const char *name_of_letter(const struct verb *verb, char letter)
+{
+    static const struct {
+        char letter;
+        const char *name;
+    } letters[] = {
+        {'0', "null"}, {'b', "bytes"}, {'b', "backup"}, {'d', "directory"}, {'h', "human"},
+        {'h', "help"}, {'l', "long"},  {'o', "output"}, {'S', "suffix"},
+    };
+    struct args_option option;
+    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
+        if (letter == letters[i].letter &&
+            find_option(verb, letters[i].name, strlen(letters[i].name), &option))
+            return letters[i].name;
+    }
+    return NULL;
+}
+
 static bool has_option(const void *ctx, const char *option)
 {
     struct args_option found;
+    if (option[1] != '-')
+        return strlen(option) == 2 && name_of_letter(ctx, option[1]) != NULL;
     return find_option(ctx, option + 2, strcspn(option + 2, "="), &found);
 }
 
@@ -235,25 +256,6 @@ static enum exit_code refuse_option(const struct args *args, const char *text)
     settings_spell(similar, '-', name);
     return print_error(EXIT_USAGE, NULL, "unknown option '%s'; did you mean '--%s'?",
                        wfs_quote(text).text, name);
-}
-
-/* Returns the long name of a flag of one letter, or NULL. */
-static const char *name_of_letter(const struct verb *verb, char letter)
-{
-    static const struct {
-        char letter;
-        const char *name;
-    } letters[] = {
-        {'0', "null"}, {'b', "bytes"}, {'b', "backup"}, {'d', "directory"}, {'h', "human"},
-        {'h', "help"}, {'l', "long"},  {'o', "output"}, {'S', "suffix"},
-    };
-    struct args_option option;
-    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
-        if (letter == letters[i].letter &&
-            find_option(verb, letters[i].name, strlen(letters[i].name), &option))
-            return letters[i].name;
-    }
-    return NULL;
 }
 
 static enum exit_code apply_color(const char *value)

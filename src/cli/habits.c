@@ -13,6 +13,27 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Options that change nothing here; a number may follow. */
+static const char ignored[] = " -n -q -v -1 -a -r -R --quiet --silent --verbose --recursive --all "
+                              "--progress --safe-serialization --hist --histogram --stats ";
+
+static bool is_among(const char *names, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = names; n > 0 && (at = strstr(at, name)) != NULL; at++) {
+        if (at > names && at[-1] == ' ' && at[n] == ' ')
+            return true;
+    }
+    return false;
+}
+
+static void pass_number(char *const **word)
+{
+    const char *next = (*word)[1];
+    if (next != NULL && *next != '\0' && next[strspn(next, "0123456789")] == '\0')
+        ++*word;
+}
+
 /* ---- verbs ---- */
 
 static const struct {
@@ -22,7 +43,8 @@ static const struct {
 } verbs[] = {
     {" rename mv move ", 0, "edit --rename {1:OLD} {2:NEW} {F} {3:edited*}"},
     {" rm remove delete del drop ", 0, "edit --remove {1:KEY} {F} {2:edited*}"},
-    {" cp copy save export write to ", 0, "convert {*}"},
+    {" cp copy save export write to ", 2, "convert {*}"},
+    {" cp copy save export write to ", 0, "convert {F} {1:copy*}"},
     {" cast dtype quantize ", 0, "convert --cast {1:DTYPE} {F} {2:cast*}"},
     {" merge join combine ", 3, "convert --overlay {1:FILE} {F} {2:merged*}"},
     {" merge join combine consolidate ", 0, "convert {*}"},
@@ -88,11 +110,17 @@ static void add_part(struct strbuf *line, const char *part, char *const *words)
     const char *file = operand_at(words, 0);
     const char *dot = file == NULL ? NULL : strrchr(file, '.');
     if (*part == '*') {
+        const char *between = "";
         for (char *const *word = words; *word != NULL; word++) {
-            strbuf_puts(line, word > words ? " " : "");
+            if (is_among(ignored, *word)) {
+                pass_number(&word);
+                continue;
+            }
+            strbuf_puts(line, between);
             add_word(line, *word);
+            between = " ";
         }
-        strbuf_puts(line, *words == NULL ? "FILE" : "");
+        strbuf_puts(line, *between == '\0' ? "FILE" : "");
         return;
     }
     const char *word = *part == 'F' ? file : operand_at(words, (size_t)(*part - '0'));
@@ -105,16 +133,6 @@ static void add_part(struct strbuf *line, const char *part, char *const *words)
     strbuf_add(line, text, n);
     if (text[n] == '*')
         add_word(line, dot != NULL && strchr(dot, '/') == NULL ? dot : "/");
-}
-
-static bool is_among(const char *names, const char *name)
-{
-    const size_t n = strlen(name);
-    for (const char *at = names; n > 0 && (at = strstr(at, name)) != NULL; at++) {
-        if (at > names && at[-1] == ' ' && at[n] == ' ')
-            return true;
-    }
-    return false;
 }
 
 bool habits_add_verb(const struct habits_words *typed, struct strbuf *line)
@@ -142,7 +160,12 @@ bool habits_add_verb(const struct habits_words *typed, struct strbuf *line)
 
 /* ---- options ---- */
 
-enum part { OPTION_ALONE, OPTION_WITH_VALUE, OPTION_OUTPUT /* its value is the last operand */ };
+enum part {
+    OPTION_ALONE,
+    OPTION_WITH_VALUE,
+    OPTION_LAST /* its value is the last operand */,
+    OPTION_OUTPUT /* and that is an output */
+};
 
 /* A row is of the verbs that have what is meant; nothing is, for all. */
 static const struct {
@@ -151,7 +174,9 @@ static const struct {
     const char *meant; /* its value follows */
 } options[] = {
     {" -o --output --out --outfile ", OPTION_OUTPUT, NULL},
-    {" --dtype --to-dtype --torch-dtype --precision --type -t ", OPTION_WITH_VALUE, "--cast"},
+    {" -o --output --out --outdir --dir -C ", OPTION_WITH_VALUE, "--directory"},
+    {" -name --name ", OPTION_LAST, NULL},
+    {" --dtype --to-dtype --torch-dtype --precision --type ", OPTION_WITH_VALUE, "--cast"},
     {" --bf16 --bfloat16 ", OPTION_ALONE, "--cast=bf16"},
     {" --fp16 --f16 --float16 --half ", OPTION_ALONE, "--cast=f16"},
     {" --fp32 --f32 --float32 --float ", OPTION_ALONE, "--cast=f32"},
@@ -169,9 +194,7 @@ static const struct {
     {" --nan --finite --deep ", OPTION_ALONE, "--values"},
     {" --no-color --nocolor ", OPTION_ALONE, "--color=never"},
     {" --device --map-location ", OPTION_WITH_VALUE, NULL},
-    {" -n -q -v -1 -a -r -R --quiet --silent --verbose --recursive --all --progress "
-     "--safe-serialization ",
-     OPTION_ALONE, NULL},
+    {ignored, OPTION_ALONE, NULL},
 };
 
 enum { N_OPTIONS = sizeof(options) / sizeof(options[0]) };
@@ -184,8 +207,8 @@ static bool find_row(const struct habits_words *words, const char *option, size_
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const char *meant = options[i].meant;
         const bool is_output = options[i].part == OPTION_OUTPUT;
-        if (is_among(options[i].names, name) &&
-            (is_output ? words->has_output : meant == NULL || words->takes(words->ctx, meant))) {
+        if (is_among(options[i].names, name) && (!is_output || words->has_output) &&
+            (meant == NULL || words->takes(words->ctx, meant))) {
             *ret = i;
             return true;
         }
@@ -193,40 +216,66 @@ static bool find_row(const struct habits_words *words, const char *option, size_
     return false;
 }
 
-static bool is_known(const struct habits_words *words, const char *word)
+/* "-lS": letters, each of which is known or is a habit. */
+static bool is_letters(const struct habits_words *words, const char *word)
 {
-    return is_operand(word) || (word[1] == '-' && words->takes(words->ctx, word));
+    size_t row;
+    if (is_operand(word) || word[1] == '-' || strlen(word) < 3 || find_row(words, word, &row))
+        return false;
+    for (const char *at = word + 1; *at != '\0'; at++) {
+        const char one[] = {'-', *at, '\0'};
+        if (!words->takes(words->ctx, one) && !find_row(words, one, &row))
+            return false;
+    }
+    return true;
+}
+
+/* Adds what a word is here; a value that follows is passed over, and kept if it comes last. */
+static void add_option(const struct habits_words *typed, const char *text, char *const **word,
+                       struct strbuf *line, const char **last)
+{
+    size_t row;
+    if (is_operand(text) || typed->takes(typed->ctx, text) || !find_row(typed, text, &row)) {
+        strbuf_puts(line, " ");
+        add_word(line, text);
+        return;
+    }
+    const char *value = NULL, *sign = strchr(text, '=');
+    if (options[row].part == OPTION_ALONE)
+        pass_number(word);
+    else
+        value = sign != NULL ? sign + 1 : (*word)[1] != NULL ? *++*word : NULL;
+    if (options[row].meant != NULL)
+        strbuf_printf(line, " %s", options[row].meant);
+    if (options[row].part == OPTION_LAST || options[row].part == OPTION_OUTPUT)
+        *last = value;
+    else if (options[row].meant != NULL && value != NULL) {
+        strbuf_puts(line, " ");
+        add_word(line, value);
+    }
 }
 
 bool habits_add_option(const struct habits_words *typed, const char *option, struct strbuf *line)
 {
-    const char *output = NULL;
+    const char *last = NULL;
     size_t row;
-    if (!find_row(typed, option, &row))
+    if (!find_row(typed, option, &row) && !is_letters(typed, option))
         return false;
     strbuf_printf(line, "weightfs %s", typed->verb);
     for (char *const *word = typed->words; *word != NULL; word++) {
-        if (is_known(typed, *word) || !find_row(typed, *word, &row)) {
-            strbuf_puts(line, " ");
-            add_word(line, *word);
+        if (!is_letters(typed, *word)) {
+            add_option(typed, *word, &word, line, &last);
             continue;
         }
-        const char *value = NULL, *sign = strchr(*word, '=');
-        if (options[row].part != OPTION_ALONE)
-            value = sign != NULL ? sign + 1 : word[1] != NULL ? *++word : NULL;
-        if (options[row].part == OPTION_OUTPUT)
-            output = value;
-        if (options[row].meant == NULL)
-            continue;
-        strbuf_printf(line, " %s", options[row].meant);
-        if (value != NULL) {
-            strbuf_puts(line, " ");
-            add_word(line, value);
+        for (const char *at = *word + 1; *at != '\0'; at++) {
+            const char one[] = {'-', *at, '\0'};
+            if (!is_among(ignored, one))
+                add_option(typed, one, &word, line, &last);
         }
     }
-    if (output != NULL) {
+    if (last != NULL) {
         strbuf_puts(line, " ");
-        add_word(line, output);
+        add_word(line, last);
     }
     return true;
 }

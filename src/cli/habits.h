@@ -15,7 +15,7 @@ struct habits_words {
     char *const *words; /* after it, up to a NULL */
     /* Of a verb that exists. */
     bool has_output;                                    /* its last operand is one */
-    bool (*takes)(const void *ctx, const char *option); /* it has this option, "--NAME" */
+    bool (*takes)(const void *ctx, const char *option); /* this option, "--NAME" or "-N" */
     const void *ctx;
 };
 

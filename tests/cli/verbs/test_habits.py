@@ -41,11 +41,23 @@ HABITS = [
     ('version', '--version'),
     ('grep m.safetensors a', 'find m.safetensors a'),
     ('unpack m.safetensors', 'extract m.safetensors -d tensors'),
+    ('head -n 5 m.safetensors', 'show m.safetensors'),
+    ('save m.safetensors', 'convert m.safetensors copy.safetensors'),
     ('help stats', 'show FILE'),
     ('ls -R m.safetensors', 'ls --tree m.safetensors'),
     ('ls -S m.safetensors', 'ls --sort=size m.safetensors'),
     ('ls -1 m.safetensors', 'ls m.safetensors'),
     ('ls -n m.safetensors', 'ls m.safetensors'),
+    ('ls -n 5 m.safetensors', 'ls m.safetensors'),
+    ('ls -la m.safetensors', 'ls -l m.safetensors'),
+    ('ls -lS m.safetensors', 'ls -l --sort=size m.safetensors'),
+    ('ls -lhR m.safetensors', 'ls -l -h m.safetensors'),
+    ('sum -v m.safetensors n.safetensors', 'sum m.safetensors n.safetensors'),
+    ('diff -q m.safetensors n.safetensors', 'diff m.safetensors n.safetensors'),
+    ('show --hist m.safetensors a.w', 'show m.safetensors a.w'),
+    ('extract -o tensors m.safetensors a', 'extract --directory tensors m.safetensors a'),
+    ('find m.safetensors -name c', 'find m.safetensors c'),
+    ('find -name "a.*" m.safetensors', 'find m.safetensors "a.*"'),
     ('info -v m.safetensors', 'info m.safetensors'),
     ('check -q m.safetensors', 'check m.safetensors'),
     ('convert --dtype bf16 m.safetensors new.safetensors', 'convert --cast bf16 m.safetensors new.safetensors'),
@@ -82,9 +94,24 @@ def test_the_message_has_the_line_that_works(place, typed, meant):
     done = weightfs(*shlex.split(typed), code=EXIT_USAGE, cwd=place)
     (line,) = re.findall(r"^weightfs: (?:no verb|unknown option) '.*?'; use 'weightfs (.*)'\n$", done.stderr)
     assert line == meant
-    if 'FILE' not in line and '"' not in line:
+    if 'FILE' not in line and 'of a module' not in line:
         code = EXIT_FOUND if line.startswith('diff') else 0
         assert weightfs(*shlex.split(line), code=code, cwd=place).stdout or line.startswith(('check', 'convert', 'edit', 'extract'))
+
+
+def keys_of(text):
+    return {key for key in ('a.w', 'a.b', 'c') if re.search(r'\b%s\b' % re.escape(key), text)}
+
+
+def test_a_module_is_everything_below_it(place):
+    for verb in ('ls', 'find', 'show', 'sum'):
+        assert keys_of(weightfs(verb, 'm.safetensors', 'a', cwd=place).stdout) == {'a.w', 'a.b'}, verb
+    st.write(place / 'other.safetensors', {key: ('F32', [1], b'abcd') for key in ('a.w', 'a.b', 'c')})
+    assert keys_of(weightfs('diff', 'm.safetensors', 'other.safetensors', 'a', code=EXIT_FOUND, cwd=place).stdout) == {'a.w', 'a.b'}
+    weightfs('extract', 'm.safetensors', 'a', '-d', 'tensors', cwd=place)
+    assert sorted(str(path.relative_to(place / 'tensors')) for path in (place / 'tensors').rglob('*.npy')) == ['a/b.npy', 'a/w.npy']
+    weightfs('edit', '--remove', 'a', 'm.safetensors', 'new.safetensors', cwd=place)
+    assert keys_of(weightfs('ls', 'new.safetensors', cwd=place).stdout) == {'c'}
 
 
 @pytest.mark.parametrize('typed', WORKS)
