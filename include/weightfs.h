@@ -92,7 +92,8 @@ struct wfs_tensor;
  * --help` lists: "remap=s/a/b/", "cast=F16", "include=REGEX", "lora=PATH", "average=PATH",
  * "like=PATH", "force", "shards", "epoch=3", "limit=NAME=NUMBER", "cache=DIR". Views apply in the
  * order of their kinds, as docs/view.md describes it. A URL is fetched by a process of its own,
- * which ends with the checkpoint.
+ * which ends with the checkpoint; while its bytes are awaited, the progress callback is asked, with
+ * two zeros, whether to go on.
  */
 int wfs_open(const char *source, const struct wfs_options *options, struct wfs_checkpoint **out,
              struct wfs_error *err);

@@ -33,8 +33,10 @@ int wfs_remote_ask(struct wfs_remote *remote, const char *url, char **ret, uint6
 /* Adds to the findings of a checkpoint where it came from. -ENOMEM. */
 int wfs_remote_tell(struct wfs_catalog *catalog, const char *text);
 
-/* Lets only this process ask: one that it forks gets an error, and disturbs nothing. */
-void wfs_remote_bind(struct wfs_remote *remote);
+/* Lets only this process ask: one that it forks gets an error, and disturbs nothing. opening, which
+ * is borrowed until the next call, stops who waits without a reader that can be stopped; NULL:
+ * nothing does. */
+void wfs_remote_bind(struct wfs_remote *remote, const struct wfs_io *opening);
 
 /*
  * Asked by a read that nobody can stop (see struct wfs_io), in its thread, before it waits for what

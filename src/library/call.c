@@ -61,7 +61,9 @@ void call_notice(const struct call *call, const char *format, ...)
 
 static bool is_stopped(void *ctx)
 {
-    return call_step(ctx, 0, 0) < 0;
+    struct call *call = ctx;
+    call->is_stopped = call->is_stopped || call_step(call, 0, 0) < 0;
+    return call->is_stopped;
 }
 
 /* ---- options ---- */

@@ -23,6 +23,7 @@ struct call {
     const char **limits;   /* that the settings have */
     unsigned words;        /* bit i: the i-th word of the function was given */
     struct wfs_io io;      /* asks the progress callback */
+    bool is_stopped;       /* what it has answered to io */
 };
 
 #define auto_call cleanup(call_done)

@@ -77,12 +77,18 @@ int handle_open(const char *source, struct call *call, struct wfs_checkpoint **o
     enum exit_code exit_code =
         checkpoint_connect(source, &call->settings.fetcher, call->view, &options, &failure.err);
     if (options.load.remote != NULL)
-        wfs_remote_bind(options.load.remote);
+        wfs_remote_bind(options.load.remote, call_io(call));
     if (exit_code == EXIT_DONE)
         exit_code = checkpoint_load(source, &options, call->view, &catalog,
                                     is_reported ? &own : NULL, &failure);
+    if (options.load.remote != NULL)
+        wfs_remote_bind(options.load.remote, NULL);
     checkpoint_disconnect(&options);
-    if (exit_code != EXIT_DONE) {
+    if (call->is_stopped) {
+        failure = (struct checkpoint_failure){0};
+        wfs_fail(&failure.err, EINTR, "interrupted");
+    }
+    if (exit_code != EXIT_DONE || call->is_stopped) {
         const char *path = failure.path != NULL ? failure.path : source;
         autofree char *shown = url_is(path) ? url_shown(path) : strdup(path);
         wfs_report_free(steal(&own)); /* borrows from the catalog */

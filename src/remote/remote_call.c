@@ -32,7 +32,8 @@ struct call {
 
 struct wfs_remote {
     int socket;
-    pid_t owner; /* 0: any process */
+    pid_t owner;                  /* 0: any process */
+    const struct wfs_io *opening; /* NULL: none */
     atomic_uint n_users;
     wfs_remote_gate *gate; /* NULL: none */
     void *gate_ctx;
@@ -60,9 +61,16 @@ int wfs_remote_new(int socket, struct wfs_remote **out)
     return 0;
 }
 
-void wfs_remote_bind(struct wfs_remote *remote)
+void wfs_remote_bind(struct wfs_remote *remote, const struct wfs_io *opening)
 {
     remote->owner = getpid();
+    remote->opening = opening;
+}
+
+/* Returns -EINTR when the reader is to stop, or 0. */
+static int check(const struct wfs_io *io, const struct wfs_remote *remote)
+{
+    return wfs_io_check(wfs_io_can_stop(io) ? io : remote->opening);
 }
 
 static bool is_of_other(const struct wfs_remote *remote)
@@ -247,7 +255,7 @@ static int send_patiently(const struct wfs_io *io, struct wfs_remote *remote,
         struct pollfd room = {.fd = remote->socket, .events = POLLOUT};
         pthread_mutex_unlock(&remote->lock);
         (void)poll(&room, 1, WAIT_MS);
-        code = wfs_io_check(io);
+        code = check(io, remote);
         pthread_mutex_lock(&remote->lock);
         if (code < 0)
             return code;
@@ -270,7 +278,7 @@ static int await(const struct wfs_io *io, struct wfs_remote *remote, struct call
     while (!call->is_done && !remote->is_dead && code == 0) {
         wait(remote, call);
         pthread_mutex_unlock(&remote->lock);
-        code = wfs_io_check(io);
+        code = check(io, remote);
         pthread_mutex_lock(&remote->lock);
     }
     hand_over(remote);

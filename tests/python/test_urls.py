@@ -5,6 +5,10 @@ import http.server
 import os
 import pathlib
 import re
+import signal
+import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -84,3 +88,30 @@ def test_errors(address):
     with pytest.raises(weightfs.Error, match='none.safetensors'):
         with opened(address + '/none.safetensors', retries=0):
             pass
+
+
+@pytest.mark.parametrize('answer', [b'', b'HTTP/1.1 206 \r\nContent-Range: bytes 0-99999/900000\r\nETag: "1"\r\nContent-Length: 100000\r\n\r\n\x40\x42\x0f'],
+                         ids=['silent', 'half'])
+@pytest.mark.parametrize('call', ['weightfs.open(url)', 'weightfs.open(path, lora=url)', 'weightfs.convert(url, "out.pth")'])
+def test_ctrl_c_ends_the_wait_for_a_server(sample, answer, call):
+    """One that says nothing, and one that stops in the middle."""
+    code = ('import signal, sys, weightfs\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n_, url, path = sys.argv\n'
+            'try:\n    %s\nexcept KeyboardInterrupt: print("stopped")\nexcept weightfs.Error as error: print(error)' % call)
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        server.settimeout(20)
+        url = 'http://127.0.0.1:%d/a.safetensors' % server.getsockname()[1]
+        child = subprocess.Popen([sys.executable, '-c', code, url, sample], stdout=subprocess.PIPE, encoding='utf-8')
+        try:
+            try:
+                connection = server.accept()[0]
+            except socket.timeout:
+                pytest.skip(child.communicate(timeout=20)[0])  # no libcurl
+            connection.recv(1)
+            connection.sendall(answer)
+            child.send_signal(signal.SIGINT)
+            assert child.communicate(timeout=10)[0] == 'stopped\n'
+            connection.close()
+        finally:
+            child.kill()
+            child.wait()
+    assert not os.path.exists('out.pth')
