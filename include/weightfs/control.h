@@ -53,11 +53,12 @@ struct wfs_control_revert {
 
 /* What WFS_IOC_TRY returns: what WFS_IOC_COMMIT would come to now. Nothing is written. */
 struct wfs_control_trial {
-    int32_t error;       /* errno of the commit, 0: it would succeed */
-    uint32_t n_problems; /* each of which makes it fail */
-    uint64_t n_edits;    /* that are pending */
-    char text[15360];    /* a line for each problem, as far as there is room, or what would be
-                            written; empty: nothing */
+    int32_t error;                        /* errno of the commit, 0: it would succeed */
+    uint32_t n_problems;                  /* each of which makes it fail */
+    uint64_t n_edits;                     /* that are pending */
+    uint64_t n_tensors, n_files, n_bytes; /* of what would be written */
+    char text[15360]; /* a line for each problem, as far as there is room, or what would be
+                         written; empty: nothing */
 };
 
 #define WFS_IOC_TRY _IOR('W', 5, struct wfs_control_trial)

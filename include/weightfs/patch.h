@@ -13,6 +13,9 @@
 /* The name of the patch that a mount makes of its edits. */
 #define WFS_PATCH_NAME "edits.safetensors"
 
+/* The text in the metadata of a patch file that lists the edits. */
+#define WFS_PATCH_TEXT "weightfs.patch"
+
 struct wfs_patch;
 
 #pragma GCC visibility push(default)

@@ -28,8 +28,9 @@ struct wfs_status {
     const char *written; /* what the last commit that succeeded wrote, one line, or NULL */
     const char *output;  /* path, or NULL */
     const char *sandbox;
-    uint64_t n_done, n_total; /* bytes of the commit that is running, or of the last one */
-    int64_t committed_at;     /* seconds since the epoch, 0: never */
+    uint64_t n_done, n_total;    /* bytes of the commit that is running, or of the last one */
+    uint64_t n_tensors, n_files; /* that the last commit that succeeded wrote */
+    int64_t committed_at;        /* seconds since the epoch, 0: never */
     /* What the tree itself counts: wfs_tree_set_status ignores these. */
     uint64_t n_edits, n_unsynced;
     /* Bytes from the network, and those with what readers wait for; 0: there are no such sources */

@@ -454,9 +454,11 @@ int args_run(const struct verb *verb, int argc, char **argv)
     exit_code = check_operands(&args);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    wrapping_start(verb->is_json || args_has(&args, "json") || args_has(&args, "csv") ||
+    struct receipt receipt = {.is_json = args_has(&args, "json")};
+    args.receipt = &receipt;
+    wrapping_start(verb->is_json || receipt.is_json || args_has(&args, "csv") ||
                    args_has(&args, "null"));
-    return verb->run(&args);
+    return receipt_end(&receipt, verb->run(&args));
 }
 
 bool args_has(const struct args *args, const char *name)

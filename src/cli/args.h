@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "program/print.h"
+#include "program/receipt.h"
 #include "program/settings.h"
 
 #include <weightfs/cleanup.h>
@@ -58,6 +59,7 @@ struct args {
     size_t n_joined;
     const char *taker, *taken; /* the last option with its value in a word of its own, and that */
     struct settings settings;
+    struct receipt *receipt; /* of a verb that writes */
 };
 
 /*

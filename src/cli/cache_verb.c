@@ -22,10 +22,13 @@ static enum exit_code fail(const char *path, int code)
 
 /* ---- list ---- */
 
-static const struct table_column columns[] = {{.heading = "URL", .is_key = true},
-                                              {.heading = "size", .is_right = true, .stays = true},
-                                              {.heading = "present", .is_right = true},
-                                              {.heading = "opened"}};
+static const struct table_column columns[] = {
+    {.heading = "URL", .member = "file", .is_key = true},
+    {.heading = "size", .member = "bytes", .is_right = true, .stays = true},
+    {.heading = "present", .member = "cached", .is_right = true},
+    {.heading = "opened"},
+    {.member = "opened_at"},
+};
 
 static void put_time(struct table *table, uint64_t ms)
 {
@@ -39,11 +42,16 @@ static void put_time(struct table *table, uint64_t ms)
 
 static enum exit_code list(const struct args *args, const char *path, int fd)
 {
+    enum { N_COLUMNS = sizeof(columns) / sizeof(*columns) };
     auto_table struct table table;
     char url[CACHESTORE_TEXT];
     struct cachefile cache;
     uint64_t opened;
-    table_start(&table, columns, sizeof(columns) / sizeof(*columns), args);
+    struct json_out *json = receipt_json(args->receipt);
+    if (json != NULL)
+        table_start_json(&table, columns, N_COLUMNS, json);
+    else
+        table_start(&table, columns, N_COLUMNS - 1, args);
     for (unsigned i = 0; i < CACHESTORE_ENTRIES; i++) {
         const int code = cachestore_entry(fd, i, &cache, &opened, url);
         if (code < 0)
@@ -54,6 +62,8 @@ static enum exit_code list(const struct args *args, const char *path, int fd)
         table_bytes(&table, cache.n_bytes);
         table_bytes(&table, cachefile_count(&cache));
         put_time(&table, opened);
+        if (json != NULL)
+            table_exact(&table, &(uint64_t){opened / 1000});
     }
     const int code = table_print(&table);
     table_print_dropped(&table);
@@ -63,8 +73,9 @@ static enum exit_code list(const struct args *args, const char *path, int fd)
 /* ---- verify ---- */
 
 /* Exit code 1 when something was removed. */
-static enum exit_code verify(const char *path, int fd)
+static enum exit_code verify(const struct args *args, const char *path, int fd)
 {
+    struct json_out *json = receipt_json(args->receipt);
     char url[CACHESTORE_TEXT];
     struct cachefile cache;
     uint64_t opened, n_present = 0;
@@ -77,14 +88,22 @@ static enum exit_code verify(const char *path, int fd)
             continue;
         if (code < 0)
             return fail(path, (int)code);
-        if (code > 0) {
+        if (json != NULL) {
+            json_out_open_object(json, NULL);
+            json_out_text(json, "file", url);
+            json_out_u64(json, "bytes", cache.n_bytes);
+            json_out_u64(json, "cached", cachefile_count(&cache));
+            json_out_i64(json, "n_damaged", code);
+            json_out_close(json);
+        } else if (code > 0) {
             print_text(stdout, url);
             printf(": %" PRId64 " damaged pieces of 4 KiB removed\n", code);
         }
         n_damaged += code;
         n_present += cachefile_count(&cache);
     }
-    printf("verified: %s\n", amount_of_bytes(n_present).text);
+    if (json == NULL)
+        printf("verified: %s\n", amount_of_bytes(n_present).text);
     return n_damaged > 0 ? EXIT_FOUND : EXIT_DONE;
 }
 
@@ -106,11 +125,16 @@ static enum exit_code run_cache(const struct args *args)
         return print_error(EXIT_USAGE, NULL, "no cache is in use: name its DIR");
     const int code = lists || verifies ? cachestore_open(path, false, &fd, NULL, &err)
                                        : cachestore_remove(path, &err);
-    if (code == -ENOENT && usual != NULL)
-        return EXIT_DONE; /* nothing was fetched yet */
-    if (code < 0)
+    const bool is_none = code == -ENOENT && usual != NULL; /* nothing was fetched yet */
+    if (code < 0 && !is_none)
         return print_error(exit_of_errno(err.code), NULL, "%s", err.text);
-    return lists ? list(args, path, fd) : verifies ? verify(path, fd) : EXIT_DONE;
+    receipt_text(args->receipt, "cache", path);
+    if (args->receipt->is_json && (lists || verifies))
+        json_out_open_array(receipt_json(args->receipt), "files");
+    return is_none    ? EXIT_DONE
+           : lists    ? list(args, path, fd)
+           : verifies ? verify(args, path, fd)
+                      : EXIT_DONE;
 }
 
 const struct verb verb_cache = {
@@ -124,5 +148,6 @@ const struct verb verb_cache = {
             "present, and when they were opened last; compare all that is present with its\n"
             "checksums, and remove what is damaged; or remove everything. Mounts that use\n"
             "the cache go on.",
+    .options = {{"json", NULL, "print JSON"}},
     .run = run_cache,
 };

@@ -101,16 +101,62 @@ static enum exit_code save(struct conversion *conversion, const struct wfs_catal
     return code < 0 ? save_error(conversion, catalog, &err) : EXIT_DONE;
 }
 
-static void print_left_out(void *ctx, const char *line)
+static void note_left_out(void *ctx, const char *line)
 {
-    puts(line);
+    receipt_notice(ctx, "%s", line);
 }
 
-static void print_notice(const struct wfs_report *report)
+/* Reports what was written, and what differs from the source without being asked for. */
+static void give_receipt(const struct conversion *conversion, const struct wfs_report *report,
+                         struct receipt *receipt)
 {
+    const struct commit *commit = &conversion->saving.commit;
     const char *notice = report != NULL ? wfs_report_notice(report) : NULL;
+    struct json_out *json = receipt_json(receipt);
+    receipt_output(receipt, conversion->saving.target, commit->account.n_tensors,
+                   commit->account.n_files, commit->account.n_bytes);
+    if (json != NULL)
+        json_out_open_array(json, "left_out");
+    for (size_t i = 0; json != NULL && i < commit->fit.n_items; i++) {
+        const struct wfs_fit_item *item = &commit->fit.items[i];
+        json_out_open_object(json, NULL);
+        json_out_text(json, "kind", commit_kind_name(item->kind));
+        json_out_text(json, "name", item->name);
+        json_out_text(json, "why", item->why);
+        json_out_close(json);
+    }
+    if (json != NULL)
+        json_out_close(json);
     if (notice != NULL)
-        printf("%s; 'weightfs plan' with the same options lists them\n", notice);
+        receipt_notice(receipt, "%s; 'weightfs plan' with the same options lists them", notice);
+    commit_each_left_out(commit, note_left_out, receipt);
+}
+
+/* Counts the edits of a patch in the receipt, and the kinds that there are in a line. */
+static void count_edits(struct receipt *receipt, const struct wfs_patch *patch, struct strbuf *line)
+{
+    struct wfs_patch_counts counts;
+    wfs_patch_count(patch, &counts);
+    const struct {
+        uint64_t n;
+        const char *member, *what;
+    } kinds[] = {{counts.n_renamed, "n_renamed", "renamed"},
+                 {counts.n_removed, "n_removed", "removed"},
+                 {counts.n_added, "n_added", "added"},
+                 {counts.n_replaced, "n_replaced", "replaced"},
+                 {counts.n_described, "n_changed", "changed"},
+                 {counts.n_values, "n_values", "of values"},
+                 {counts.n_metadata, "n_metadata", "of metadata"}};
+    const char *before = ": ";
+    receipt_count(receipt, "n_edits", wfs_patch_n_edits(patch));
+    strbuf_puts(line, wfs_count(wfs_patch_n_edits(patch), "edit").text);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        receipt_count(receipt, kinds[i].member, kinds[i].n);
+        if (kinds[i].n == 0)
+            continue;
+        strbuf_printf(line, "%s%" PRIu64 " %s", before, kinds[i].n, kinds[i].what);
+        before = ", ";
+    }
 }
 
 /* Loads the source, and has it changed where the verb does that. */
@@ -164,8 +210,8 @@ static enum exit_code conversion_run(const struct conversion_request *request)
     exit_code = save(&conversion, catalog, changed != NULL ? changed : catalog, &access);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    print_notice(report);
-    commit_each_left_out(&conversion.saving.commit, print_left_out, NULL);
+    receipt_sources(request->args->receipt, &request->source, 1);
+    give_receipt(&conversion, report, request->args->receipt);
     fputs(conversion.dangers.bytes != NULL ? conversion.dangers.bytes : "", stderr);
     return EXIT_DONE;
 }
@@ -378,7 +424,11 @@ static enum exit_code run_edit(const struct args *args)
                                                .change = change_by_options,
                                                .ctx = &editing,
                                                .access = &editing.access};
-    return conversion_run(&request);
+    const enum exit_code exit_code = conversion_run(&request);
+    autostrbuf struct strbuf line = {0};
+    if (exit_code == EXIT_DONE)
+        count_edits(args->receipt, patch, &line);
+    return exit_code;
 }
 
 const struct verb verb_edit = {
@@ -393,6 +443,7 @@ const struct verb verb_edit = {
     .examples = "weightfs edit model@2 new@2 --remove 'head.*' --rename encoder model\n"
                 "weightfs edit model@2 new@2 --add scale=scale.npy",
     .options = {{"add", "KEY=FILE", "add a tensor from a .npy file"},
+                {"json", NULL, "print JSON: what was written"},
                 {"remove", "GLOB", "remove tensors and values by key"},
                 {"remove-metadata", "NAME", "remove a metadata text"},
                 {"replace", "KEY=FILE", "replace a tensor by a .npy file"},
@@ -424,7 +475,8 @@ const struct verb verb_convert = {
     .lists_directories = true,
     .has_source = true,
     .has_output = true,
-    .options = {{"set-metadata", "NAME=TEXT", "set a metadata text; NAME=@FILE: to that of FILE"}},
+    .options = {{"json", NULL, "print JSON: what was written"},
+                {"set-metadata", "NAME=TEXT", "set a metadata text; NAME=@FILE: to that of FILE"}},
     .run = run_convert,
 };
 
@@ -457,32 +509,22 @@ static enum exit_code open_patch(const struct args *args, const char *path, stru
 
 /* ---- making one ---- */
 
-static enum exit_code print_made(const struct wfs_patch *patch, const char *path)
+static void give_patch(const struct args *args, const struct wfs_patch *patch,
+                       const struct wfs_report_commit *account)
 {
-    struct wfs_patch_counts counts;
-    wfs_patch_count(patch, &counts);
-    printf("wrote '%s': %s", wfs_quote(path).text,
-           wfs_count(wfs_patch_n_edits(patch), "edit").text);
-    const struct {
-        uint64_t n;
-        const char *what;
-    } kinds[] = {{counts.n_renamed, "renamed"},     {counts.n_removed, "removed"},
-                 {counts.n_added, "added"},         {counts.n_replaced, "replaced"},
-                 {counts.n_described, "changed"},   {counts.n_values, "of values"},
-                 {counts.n_metadata, "of metadata"}};
-    const char *before = ": ";
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-        if (kinds[i].n == 0)
-            continue;
-        printf("%s%" PRIu64 " %s", before, kinds[i].n, kinds[i].what);
-        before = ", ";
-    }
-    putchar('\n');
-    return EXIT_DONE;
+    autostrbuf struct strbuf line = {0};
+    receipt_sources(args->receipt, args->operands + 1, args->n_operands - 2);
+    receipt_output(args->receipt, account->output, account->n_tensors, account->n_files,
+                   account->n_bytes);
+    count_edits(args->receipt, patch, &line);
+    if (!args->receipt->is_json && !line.has_failed)
+        printf("wrote '%s': %s\n", wfs_quote(account->output).text, line.bytes);
 }
 
-static enum exit_code save_patch(const struct args *args, struct wfs_catalog *file,
-                                 const char *path, const struct wfs_access *access)
+/* Writes the file of a patch, and reports it. */
+static enum exit_code save_patch(const struct args *args, const struct wfs_patch *patch,
+                                 struct wfs_catalog *file, const char *path,
+                                 const struct wfs_access *access)
 {
     struct wfs_error err = {0};
     struct stat st;
@@ -506,6 +548,8 @@ static enum exit_code save_patch(const struct args *args, struct wfs_catalog *fi
     if (code == 0)
         code = commit_save(&commit, path, &save, NULL, &err);
     progress_end(&progress);
+    if (code == 0)
+        give_patch(args, patch, &commit.account);
     commit_done(&commit);
     return code < 0 ? print_error(EXIT_OUTPUT, path, "%s", err.text) : EXIT_DONE;
 }
@@ -534,8 +578,7 @@ static enum exit_code make_of_mount(const struct args *args, const char *mountpo
         return exit_code;
     struct wfs_access access = {0};
     wfs_access_add(&access, mounted.fd); /* as the sources grant it; the control files do less */
-    exit_code = save_patch(args, opened.file, path, &access);
-    return exit_code == EXIT_DONE ? print_made(opened.patch, path) : exit_code;
+    return save_patch(args, opened.patch, opened.file, path, &access);
 }
 
 static enum exit_code make_of_two(const struct args *args, const char *from, const char *to,
@@ -566,8 +609,7 @@ static enum exit_code make_of_two(const struct args *args, const char *from, con
     struct wfs_access access = wfs_catalog_access(a);
     const struct wfs_access more = wfs_catalog_access(b);
     wfs_access_merge(&access, &more);
-    exit_code = save_patch(args, file, path, &access);
-    return exit_code == EXIT_DONE ? print_made(patch, path) : exit_code;
+    return save_patch(args, patch, file, path, &access);
 }
 
 /* ---- showing and applying ---- */
@@ -579,16 +621,28 @@ static int show_line(void *ctx, const char *line)
     return ferror(stdout) ? -EIO : 0;
 }
 
+/* With --json, the text that the file itself has. */
 static enum exit_code show_patch(const struct args *args, const char *path)
 {
     cleanup(opened_done) struct opened opened = {0};
+    autostrbuf struct strbuf line = {0};
     const enum exit_code exit_code = open_patch(args, path, &opened);
-    if (exit_code == EXIT_DONE && wfs_patch_each(opened.patch, show_line, NULL) == -ENOMEM)
-        return print_memory(path);
-    return exit_code;
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    if (!args->receipt->is_json)
+        return wfs_patch_each(opened.patch, show_line, NULL) == -ENOMEM ? print_memory(path)
+                                                                        : EXIT_DONE;
+    receipt_sources(args->receipt, &path, 1);
+    count_edits(args->receipt, opened.patch, &line);
+    const struct wfs_text *text = wfs_catalog_meta(opened.file);
+    while (strcmp(text->name, WFS_PATCH_TEXT) != 0)
+        text = text->next;
+    receipt_raw(args->receipt, "patch", text->value);
+    return EXIT_DONE;
 }
 
 struct application {
+    struct receipt *receipt;
     const char *path; /* as typed */
     const struct wfs_patch *patch;
     bool is_forced;
@@ -597,9 +651,8 @@ struct application {
 
 static void print_misfit(void *ctx, const char *line)
 {
-    (void)ctx;
-    fputs("does not fit: ", stdout);
-    print_line(stdout, line);
+    struct application *application = ctx;
+    receipt_notice(application->receipt, "does not fit: %s", line);
 }
 
 static enum exit_code change_by_patch(void *ctx, const struct wfs_catalog *loaded,
@@ -626,8 +679,11 @@ static enum exit_code apply_patch(const struct args *args)
         return exit_code;
     struct args source_args = *args;
     source_args.settings.load.force = false; /* is about edits here, not about damage */
-    struct application application = {
-        .path = args->operands[1], .patch = opened.patch, .is_forced = args->settings.load.force};
+    struct application application = {.receipt = args->receipt,
+                                      .path = args->operands[1],
+                                      .patch = opened.patch,
+                                      .is_forced = args->settings.load.force};
+    autostrbuf struct strbuf line = {0};
     const struct wfs_access access = wfs_catalog_access(opened.file);
     const struct conversion_request request = {.args = &source_args,
                                                .source = args->operands[2],
@@ -637,10 +693,15 @@ static enum exit_code apply_patch(const struct args *args)
                                                .file = opened.file,
                                                .access = &access};
     exit_code = conversion_run(&request);
-    if (exit_code == EXIT_DONE && application.n_refused > 0)
-        printf("left out: %s of %" PRIu64 "\n", wfs_count(application.n_refused, "edit").text,
-               wfs_patch_n_edits(opened.patch));
-    return exit_code;
+    if (exit_code != EXIT_DONE)
+        return exit_code;
+    count_edits(args->receipt, opened.patch, &line);
+    receipt_count(args->receipt, "n_refused", application.n_refused);
+    if (application.n_refused > 0)
+        receipt_notice(args->receipt, "left out: %s of %" PRIu64,
+                       wfs_count(application.n_refused, "edit").text,
+                       wfs_patch_n_edits(opened.patch));
+    return EXIT_DONE;
 }
 
 static enum exit_code run_patch(const struct args *args)
@@ -677,5 +738,6 @@ const struct verb verb_patch = {
     .n_max = 4,
     .has_source = true,
     .has_output = true,
+    .options = {{"json", NULL, "print JSON: what was written, or the edits"}},
     .run = run_patch,
 };

@@ -568,7 +568,7 @@ static enum exit_code find_made(const char *mountpoint, char *paths[2])
             }
         }
         if (access(paths[0], F_OK) == 0)
-            return can_make(&mounted, paths[1]) ? EXIT_DONE : mounted_try(&mounted, false);
+            return can_make(&mounted, paths[1]) ? EXIT_DONE : mounted_try(&mounted, NULL);
     }
     return print_error(EXIT_MOUNT, mountpoint, "cannot read the source of the mount: %s",
                        strerror(errno));

@@ -169,6 +169,7 @@ const struct verb verb_cat = {
 enum { N_PIECE = 4 << 20, N_TEMPORARY = 48 };
 
 struct extraction {
+    struct receipt *receipt;
     const char *source, *directory; /* as typed */
     const struct wfs_catalog *catalog;
     const struct wfs_tree *tree;
@@ -396,6 +397,31 @@ static int walk(struct extraction *extraction,
     return code;
 }
 
+static void report(const struct extraction *extraction)
+{
+    struct receipt *receipt = extraction->receipt;
+    char more[48] = "";
+    receipt_sources(receipt, &extraction->source, 1);
+    receipt_text(receipt, "output", extraction->directory);
+    receipt_count(receipt, "n_files", extraction->n_files);
+    receipt_count(receipt, "n_bytes", extraction->n_bytes);
+    if (!receipt->is_json)
+        printf("extracted %s, %s, to '%s'\n", wfs_count(extraction->n_files, "file").text,
+               wfs_count(extraction->n_bytes, "byte").text, wfs_quote(extraction->directory).text);
+    if (extraction->n_unknown > 0)
+        receipt_notice(receipt,
+                       "numpy cannot compute with the elements of %s ('<V2', '|V1'): --npy=f32 "
+                       "widens them",
+                       wfs_count(extraction->n_unknown, "file").text);
+    if (extraction->n_quantized > 1)
+        snprintf(more, sizeof(more), " and %" PRIu64 " more", extraction->n_quantized - 1);
+    if (extraction->n_quantized > 0)
+        receipt_notice(receipt,
+                       "stored as plain integers, because a file of elements cannot store their "
+                       "scales: '%s'%s",
+                       extraction->quantized.text, more);
+}
+
 static enum exit_code write_all(struct extraction *extraction)
 {
     if (mkdir(extraction->directory, 0777) < 0 && errno != EEXIST)
@@ -412,20 +438,7 @@ static enum exit_code write_all(struct extraction *extraction)
     progress_end(&extraction->progress);
     if (code < 0)
         return extraction->exit_code;
-    printf("extracted %s, %s, to '%s'\n", wfs_count(extraction->n_files, "file").text,
-           wfs_count(extraction->n_bytes, "byte").text, wfs_quote(extraction->directory).text);
-    if (extraction->n_unknown > 0)
-        printf(
-            "numpy cannot compute with the elements of %s ('<V2', '|V1'): --npy=f32 widens them\n",
-            wfs_count(extraction->n_unknown, "file").text);
-    if (extraction->n_quantized > 0)
-        printf("stored as plain integers, because a file of elements cannot store their scales: "
-               "'%s'",
-               extraction->quantized.text);
-    if (extraction->n_quantized > 1)
-        printf(" and %" PRIu64 " more", extraction->n_quantized - 1);
-    if (extraction->n_quantized > 0)
-        putchar('\n');
+    report(extraction);
     return EXIT_DONE;
 }
 
@@ -498,7 +511,8 @@ static enum exit_code run_extract(const struct args *args)
     const int code = wfs_tree_new(catalog, &tree_options, &tree, &err);
     if (code < 0)
         return print_error(exit_of_errno(err.code), args->operands[0], "%s", err.text);
-    struct extraction extraction = {.source = args->operands[0],
+    struct extraction extraction = {.receipt = args->receipt,
+                                    .source = args->operands[0],
                                     .directory = args_value(args, "directory"),
                                     .catalog = catalog,
                                     .tree = tree,
@@ -522,6 +536,7 @@ const struct verb verb_extract = {
     .has_source = true,
     .options = {{"directory", "DIR", "-d DIR: where to write, created if missing"},
                 {"files", "npy|raw", ".npy files (default), or only the elements"},
+                {"json", NULL, "print JSON: what was written"},
                 {"large", NULL, "allow files over 16 times larger than SOURCE"},
                 {"layout", "nested|flat", "as in a mount; default nested"},
                 {"npy", "[f32]", ".npy files; f32: floats narrower than F32 as F32"},

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weightfs commit, status, umount and discard: the verbs for a running mount. A commit is one call
+ * weightfs commit, umount and discard: the verbs for a running mount. A commit is one call
  * that may take minutes; its progress is read from status.json. A driver holds the lock of its
  * staging directory until it ends, and removes the directory if nothing is left in it.
  */
 #include "cli/mounted.h"
 #include "cli/args.h"
-#include "cli/mounts.h"
 #include "cli/progress.h"
 #include "program/place.h"
 #include "program/print.h"
@@ -33,9 +32,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-/* In the root directory of a mount. */
-#define STATUS WFS_CONTROL_NAME "/status.json"
 
 enum exit_code mounted_open(struct mounted *mounted, const char *path)
 {
@@ -93,18 +89,16 @@ static char *read_all(int fd)
     return NULL;
 }
 
-/* Returns the text of a file in the open directory; the caller frees it. NULL with errno. */
-static char *read_text(int directory, const char *name)
+char *mounted_read(int directory, const char *name)
 {
     autoclose int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? NULL : read_all(fd);
 }
 
-/* Returns what a status.json in the open directory says; the caller frees it. NULL with errno. */
-static struct wfs_status *read_status_of(int directory, const char *name)
+struct wfs_status *mounted_read_status(int directory, const char *name)
 {
     struct wfs_status *status;
-    autofree char *text = read_text(directory, name);
+    autofree char *text = mounted_read(directory, name);
     if (text == NULL)
         return NULL;
     const int code = wfs_status_parse(text, strlen(text), &status);
@@ -129,8 +123,7 @@ static void *run_call(void *ctx)
     return NULL;
 }
 
-/* Before and after a commit, the numbers are those of the last one. */
-static void draw(struct progress *progress, const struct wfs_status *status)
+void mounted_draw(struct progress *progress, const struct wfs_status *status)
 {
     if (status != NULL && status->state == WFS_MOUNT_COMMITTING && status->n_total > 0)
         progress_step(progress, status->n_done, status->n_total);
@@ -212,8 +205,8 @@ static void call_with_progress(struct call *call)
     }
     while (!call->is_done) {
         nanosleep(&pause, NULL);
-        autofree struct wfs_status *status = read_status_of(call->fd, STATUS);
-        draw(&progress, status);
+        autofree struct wfs_status *status = mounted_read_status(call->fd, MOUNTED_STATUS);
+        mounted_draw(&progress, status);
     }
     pthread_join(thread, NULL);
     progress_end(&progress);
@@ -253,7 +246,32 @@ static void print_problems(const struct mounted *mounted, struct wfs_control_tri
                     wfs_count(trial->n_problems - n, "more problem").text);
 }
 
-enum exit_code mounted_try(const struct mounted *mounted, bool prints_summary)
+/*
+ * Reports a commit of so many edits: one that was done, or the trial of one. An empty text: there
+ * was nothing to do.
+ */
+static void give_receipt(const struct mounted *mounted, struct receipt *receipt, uint64_t n_edits,
+                         const char *text, const struct wfs_control_trial *trial)
+{
+    const bool is_written = text[0] != '\0';
+    if (!receipt->is_json) {
+        print_line(stdout, is_written ? text : "nothing to commit");
+        return;
+    }
+    autofree struct wfs_status *status = mounted_read_status(mounted->fd, MOUNTED_STATUS);
+    receipt_text(receipt, "mountpoint", mounted->path);
+    receipt_count(receipt, "n_edits", n_edits);
+    receipt_text(receipt, "text", is_written ? text : NULL);
+    if (!is_written || status == NULL)
+        receipt_text(receipt, "output", NULL);
+    else if (trial != NULL)
+        receipt_output(receipt, status->output, trial->n_tensors, trial->n_files, trial->n_bytes);
+    else
+        receipt_output(receipt, status->output, status->n_tensors, status->n_files,
+                       status->n_total);
+}
+
+enum exit_code mounted_try(const struct mounted *mounted, struct receipt *receipt)
 {
     struct wfs_control_trial trial = {0};
     if (ioctl(mounted->fd, WFS_IOC_TRY, &trial) < 0)
@@ -263,122 +281,9 @@ enum exit_code mounted_try(const struct mounted *mounted, bool prints_summary)
         print_problems(mounted, &trial);
         return EXIT_OUTPUT;
     }
-    if (prints_summary)
-        print_line(stdout, trial.text[0] != '\0' ? trial.text : "nothing to commit");
+    if (receipt != NULL)
+        give_receipt(mounted, receipt, trial.n_edits, trial.text, &trial);
     return EXIT_DONE;
-}
-
-/* ---- waiting for the end ---- */
-
-struct watch {
-    const char *operand;
-    int stage; /* the directory */
-    struct progress progress;
-    bool is_committing;        /* the progress is that of a commit */
-    struct wfs_status *status; /* the last that was read, or NULL */
-};
-
-static bool has_ended(const struct watch *watch)
-{
-    if (flock(watch->stage, LOCK_SH | LOCK_NB) < 0)
-        return errno != EWOULDBLOCK && errno != EINTR;
-    flock(watch->stage, LOCK_UN);
-    return true;
-}
-
-/* The text is replaced as a whole: what cannot be read now can be the next time. */
-static void read_status(struct watch *watch)
-{
-    struct wfs_status *status = read_status_of(watch->stage, "status.json");
-    if (status == NULL)
-        return;
-    free(watch->status);
-    watch->status = status;
-    const bool is_committing = status->state == WFS_MOUNT_COMMITTING;
-    if (is_committing != watch->is_committing) {
-        progress_end(&watch->progress);
-        progress_start(&watch->progress, is_committing ? "committing" : "waiting", 0);
-        watch->is_committing = is_committing;
-    }
-    draw(&watch->progress, status);
-}
-
-static enum exit_code report_end_of(const struct watch *watch)
-{
-    const struct wfs_status *status = watch->status;
-    struct stat st;
-    const bool has_output = status != NULL && status->output != NULL;
-    if (fstat(watch->stage, &st) == 0 && st.st_nlink > 0) {
-        const char *reason = status != NULL ? status->text : NULL;
-        return print_error(EXIT_OUTPUT, watch->operand,
-                           "the mount has ended, but its last edits are not committed%s%s",
-                           reason != NULL ? ": " : "", reason != NULL ? reason : "");
-    }
-    if (has_output &&
-        (status->state == WFS_MOUNT_COMMITTING || status->state == WFS_MOUNT_PUBLISHED ||
-         status->state == WFS_MOUNT_PUBLISHED_UNSYNCED))
-        printf("the mount has ended; its edits are committed to '%s'\n",
-               wfs_quote(status->output).text);
-    else
-        puts("the mount has ended; no edits are left");
-    return EXIT_DONE;
-}
-
-static enum exit_code watch_stage(const char *operand, const char *path)
-{
-    /* A commit of a small checkpoint takes less than a tenth of a second, and is to be seen. */
-    static const struct timespec pause = {.tv_nsec = 10000000};
-    struct watch watch = {.operand = operand};
-    autoclose int stage = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (stage < 0 && errno != ENOENT)
-        return print_error(EXIT_MOUNT, path, "cannot open: %s", strerror(errno));
-    if (stage < 0) {
-        puts("no mount saves edits there");
-        return EXIT_DONE;
-    }
-    watch.stage = stage;
-    progress_start(&watch.progress, "waiting", 0);
-    read_status(&watch);
-    while (!has_ended(&watch)) {
-        nanosleep(&pause, NULL);
-        read_status(&watch);
-    }
-    progress_end(&watch.progress);
-    const enum exit_code exit_code = report_end_of(&watch);
-    free(watch.status);
-    return exit_code;
-}
-
-static enum exit_code watch_output(const char *operand)
-{
-    cleanup(predecessor_done) struct predecessor found;
-    struct wfs_error err = {0};
-    if (predecessor_find(operand, NULL, &found, &err) < 0)
-        return print_error(EXIT_MOUNT, operand, "%s", err.text);
-    if (found.stage != NULL)
-        return watch_stage(operand, found.stage);
-    return print_error(EXIT_MOUNT, operand,
-                       "is neither a weightfs mount point nor the output of one");
-}
-
-/*
- * operand: a mount point, or the output of a mount or its staging directory, where it is unmounted
- * already. Prints what became of the edits. Unless EXIT_DONE, a line was printed on stderr.
- */
-static enum exit_code watch_run(const char *operand)
-{
-    auto_mounted struct mounted mounted = {.fd = -1};
-    if (!unmount_is_root(operand))
-        return watch_output(operand);
-    const enum exit_code exit_code = mounted_open(&mounted, operand);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    mounted_close(&mounted);
-    if (!mounted.is_writable)
-        return print_error(EXIT_MOUNT, operand, "is read-only: it has no edits to save");
-    if (strcmp(mounted.stage, WFS_HELLO_HIDDEN) == 0)
-        return print_error(EXIT_MOUNT, operand, "only the user who mounted it can watch it");
-    return watch_stage(operand, mounted.stage);
 }
 
 /* ---- weightfs commit ---- */
@@ -389,12 +294,11 @@ static enum exit_code run_commit(const struct args *args)
     struct wfs_control_reply reply;
     enum exit_code exit_code = mounted_open(&mounted, args->operands[0]);
     if (exit_code == EXIT_DONE && args_has(args, "dry-run"))
-        return mounted_try(&mounted, true);
+        return mounted_try(&mounted, args->receipt);
     if (exit_code == EXIT_DONE)
         exit_code = commit(&mounted, &reply);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    print_line(stdout, reply.text[0] != '\0' ? reply.text : "nothing to commit");
+    if (exit_code == EXIT_DONE)
+        give_receipt(&mounted, args->receipt, reply.n_edits, reply.text, NULL);
     return exit_code;
 }
 
@@ -403,106 +307,9 @@ const struct verb verb_commit = {
     .text = "Save the edits of a mount to its output, wait for the result, and print one line\n"
             "about it. The mount stays and can be edited further. Ctrl-C stops the commit; a\n"
             "second Ctrl-C does not wait for that.",
-    .options = {{"dry-run", NULL, "write nothing; print the result, or what fails"}},
+    .options = {{"dry-run", NULL, "write nothing; print the result, or what fails"},
+                {"json", NULL, "print JSON: what was written"}},
     .run = run_commit,
-};
-
-/* ---- weightfs status ---- */
-
-static void print_field(const char *label, const char *text)
-{
-    if (text == NULL)
-        return;
-    printf("%-12s ", label);
-    print_line(stdout, text);
-}
-
-static void print_time(int64_t seconds)
-{
-    const time_t time = (time_t)seconds;
-    struct tm local;
-    char text[64] = "never";
-    if (time != 0 && localtime_r(&time, &local) != NULL)
-        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
-    print_field("committed", text);
-}
-
-static void print_status(const struct wfs_status *status)
-{
-    print_field("state", wfs_mount_state_name(status->state));
-    printf("%-12s %" PRIu64 "\n", "edits", status->n_edits);
-    print_field("output", status->output);
-    if (status->output != NULL)
-        print_time(status->committed_at);
-    if (status->n_needed > 0)
-        printf("%-12s %s of %s\n", "fetched", amount_of_bytes(status->n_fetched).text,
-               amount_of_bytes(status->n_needed).text);
-    print_field("written", status->written);
-    print_field("step", status->step);
-    print_field("message", status->text);
-}
-
-/* Names in the text are escaped when they are printed, line by line. */
-static enum exit_code list_edits(const struct mounted *mounted, bool is_json)
-{
-    autofree char *text = read_text(mounted->fd, is_json ? WFS_CONTROL_NAME "/edits.json"
-                                                         : WFS_CONTROL_NAME "/edits.txt");
-    if (text == NULL)
-        return print_error(EXIT_MOUNT, mounted->path, "cannot list the edits: %s", strerror(errno));
-    if (is_json) {
-        print_json(stdout, text, strlen(text));
-        return EXIT_DONE;
-    }
-    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        *end = '\0';
-        print_line(stdout, line);
-    }
-    if (*text == '\0')
-        puts("no edits");
-    return EXIT_DONE;
-}
-
-static enum exit_code run_status(const struct args *args)
-{
-    auto_mounted struct mounted mounted = {.fd = -1};
-    const bool is_of_one = args_has(args, "watch") || args_has(args, "edits");
-    if (args->n_operands == 0)
-        return !is_of_one ? mounts_print(args)
-                          : print_error(EXIT_USAGE, NULL,
-                                        "missing MOUNTPOINT; usage: weightfs status MOUNTPOINT");
-    if (args_has(args, "watch"))
-        return watch_run(args->operands[0]);
-    enum exit_code exit_code = mounted_open(&mounted, args->operands[0]);
-    if (exit_code != EXIT_DONE)
-        return exit_code;
-    if (args_has(args, "edits"))
-        return list_edits(&mounted, args_has(args, "json"));
-    autofree char *text = read_text(mounted.fd, STATUS);
-    if (text == NULL)
-        return print_error(EXIT_MOUNT, mounted.path, "cannot read the status: %s", strerror(errno));
-    if (args_has(args, "json")) {
-        print_json(stdout, text, strlen(text));
-        return EXIT_DONE;
-    }
-    autofree struct wfs_status *status = NULL;
-    if (wfs_status_parse(text, strlen(text), &status) < 0)
-        return print_error(EXIT_MOUNT, mounted.path, "cannot understand the status of this mount");
-    print_status(status);
-    return EXIT_DONE;
-}
-
-const struct verb verb_status = {
-    .operands = "[MOUNTPOINT]",
-    .text = "Show how many edits of a mount are not committed, and the result of its last\n"
-            "commit; without MOUNTPOINT, list all mounts of this user. With --edits, list in\n"
-            "what the mount differs from its source, a line for each name and file;\n"
-            "'weightfs diff MOUNTPOINT' shows by how much. With --watch, show the progress of\n"
-            "commits until the mount has ended; where it is unmounted already, name its\n"
-            "output in place of MOUNTPOINT.",
-    .options = {{"edits", NULL, "list what was renamed, removed, added, changed"},
-                {"json", NULL, "print JSON"},
-                {"watch", NULL, "wait until the mount is saved and gone"}},
-    .run = run_status,
 };
 
 /* ---- weightfs umount ---- */
@@ -579,7 +386,7 @@ static enum exit_code report_end(const struct mounted *mounted)
     autoclose int stage = open(mounted->stage, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (stage < 0)
         return EXIT_DONE;
-    autofree struct wfs_status *status = read_status_of(stage, "status.json");
+    autofree struct wfs_status *status = mounted_read_status(stage, "status.json");
     const char *reason = status != NULL ? status->text : NULL;
     return print_error(EXIT_OUTPUT, mounted->path,
                        "unmounted, but the last edits are not committed%s%s; they are kept in '%s'",
@@ -594,7 +401,16 @@ static bool has_no_edits(const struct mounted *mounted)
     return ioctl(mounted->fd, WFS_IOC_HELLO, &hello) == 0 && hello.n_edits == 0;
 }
 
-static enum exit_code discard_all(const struct mounted *mounted)
+static void report_discarded(const struct mounted *mounted, struct receipt *receipt,
+                             uint64_t n_edits)
+{
+    receipt_text(receipt, "mountpoint", mounted->path);
+    receipt_count(receipt, "n_edits", n_edits);
+    if (!receipt->is_json)
+        printf("discarded %s\n", wfs_count(n_edits, "edit").text);
+}
+
+static enum exit_code discard_all(const struct mounted *mounted, struct receipt *receipt)
 {
     struct wfs_control_reply reply = {0};
     if (ioctl(mounted->fd, WFS_IOC_DISCARD, &reply) < 0)
@@ -603,19 +419,20 @@ static enum exit_code discard_all(const struct mounted *mounted)
     reply.text[sizeof(reply.text) - 1] = '\0';
     if (reply.error != 0)
         return print_error(EXIT_OUTPUT, mounted->path, "cannot discard the edits: %s", reply.text);
-    printf("discarded %s\n", wfs_count(reply.n_edits, "edit").text);
+    report_discarded(mounted, receipt, reply.n_edits);
     return EXIT_DONE;
 }
 
 /* *ret_may_go: nothing could be saved, but nothing was edited either. */
-static enum exit_code save_all(const struct mounted *mounted, bool *ret_may_go)
+static enum exit_code save_all(const struct mounted *mounted, struct receipt *receipt,
+                               bool *ret_may_go)
 {
     struct wfs_control_reply reply = {0};
     const enum exit_code exit_code = commit(mounted, &reply);
     *ret_may_go = exit_code == EXIT_DONE ||
                   (reply.error != EINTR && reply.error != EPERM && has_no_edits(mounted));
-    if (exit_code == EXIT_DONE && reply.text[0] != '\0')
-        print_line(stdout, reply.text);
+    if (exit_code == EXIT_DONE && (receipt->is_json || reply.text[0] != '\0'))
+        give_receipt(mounted, receipt, reply.n_edits, reply.text, NULL);
     return exit_code;
 }
 
@@ -653,12 +470,15 @@ static enum exit_code run_umount(const struct args *args)
     bool may_go = true;
     enum outcome outcome = OUTCOME_NONE;
     if (mounted.is_writable && args_has(args, "discard")) {
-        exit_code = discard_all(&mounted);
+        exit_code = discard_all(&mounted, args->receipt);
         may_go = exit_code == EXIT_DONE;
         outcome = OUTCOME_DISCARDED;
     } else if (mounted.is_writable) {
-        exit_code = save_all(&mounted, &may_go);
+        exit_code = save_all(&mounted, args->receipt, &may_go);
         outcome = exit_code == EXIT_DONE ? OUTCOME_SAVED : OUTCOME_NONE;
+    } else {
+        receipt_text(args->receipt, "mountpoint", typed);
+        receipt_count(args->receipt, "n_edits", 0);
     }
     if (!may_go)
         return exit_code;
@@ -666,7 +486,7 @@ static enum exit_code run_umount(const struct args *args)
         return print_error(EXIT_MOUNT, typed, "cannot unmount: %s", strerror(errno));
     const enum exit_code unmounted = unmount(&mounted, outcome, path);
     if (unmounted == EXIT_DONE && exit_code != EXIT_DONE)
-        puts("unmounted; nothing was edited");
+        receipt_notice(args->receipt, "unmounted; nothing was edited");
     return unmounted != EXIT_DONE ? unmounted : exit_code;
 }
 
@@ -675,7 +495,8 @@ const struct verb verb_umount = {
     .text = "Save the edits of a mount, unmount it, and wait for its driver to exit. If the\n"
             "edits cannot be saved, the mount stays. Ctrl-C stops the commit, and leaves the\n"
             "mount and its edits as they are.",
-    .options = {{"discard", NULL, "drop the edits instead of saving them"}},
+    .options = {{"discard", NULL, "drop the edits instead of saving them"},
+                {"json", NULL, "print JSON: what was saved or discarded"}},
     .run = run_umount,
 };
 
@@ -781,7 +602,7 @@ static enum exit_code run_discard(const struct args *args)
     struct wfs_control_reply hello = {0};
     while (ioctl(mounted.fd, WFS_IOC_HELLO, &hello) == 0 && hello.error == EAGAIN)
         nanosleep(&pause, NULL);
-    printf("discarded %s\n", wfs_count(request.n_edits, "edit").text);
+    report_discarded(&mounted, args->receipt, request.n_edits);
     return EXIT_DONE;
 }
 
@@ -791,6 +612,7 @@ const struct verb verb_discard = {
             "With PATHs, only those of the files and directories there and of all below. PATH\n"
             "is the name now or the one in the source, below MOUNTPOINT; a PATH that begins\n"
             "with MOUNTPOINT/ is taken as typed.",
-    .options = {{"committed", NULL, "also take back edits that were committed"}},
+    .options = {{"committed", NULL, "also take back edits that were committed"},
+                {"json", NULL, "print JSON: what was taken back"}},
     .run = run_discard,
 };

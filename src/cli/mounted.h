@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "program/print.h"
+#include "cli/progress.h"
+#include "program/receipt.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/control.h>
@@ -32,11 +33,23 @@ enum exit_code mounted_open(struct mounted *mounted, const char *path);
 
 void mounted_close(struct mounted *mounted);
 
+/* In the root directory of a mount. */
+#define MOUNTED_STATUS WFS_CONTROL_NAME "/status.json"
+
+/* Returns the text of a file in the open directory, malloc'ed. NULL with errno. */
+char *mounted_read(int directory, const char *name);
+
+/* Returns what a status.json in the open directory says, malloc'ed. NULL with errno. */
+struct wfs_status *mounted_read_status(int directory, const char *name);
+
+/* Draws the progress of a commit. Before and after one, the numbers are those of the last one. */
+void mounted_draw(struct progress *progress, const struct wfs_status *status);
+
 /*
- * Prints what a commit would do, if asked, or a line for each problem that makes it fail. Returns
- * the exit code of that commit.
+ * Reports what a commit would do, unless the receipt is NULL, or prints a line for each problem
+ * that makes it fail. Returns the exit code of that commit.
  */
-enum exit_code mounted_try(const struct mounted *mounted, bool prints_summary);
+enum exit_code mounted_try(const struct mounted *mounted, struct receipt *receipt);
 
 #define auto_mounted cleanup(mounted_close)
 

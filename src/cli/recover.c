@@ -138,6 +138,7 @@ static void leftovers_done(struct leftovers *leftovers)
 /* ---- one of them ---- */
 
 struct recovery {
+    struct receipt *receipt;
     const char *typed;
     const char *options;
     struct predecessor found;
@@ -174,6 +175,7 @@ static enum exit_code find(struct recovery *recovery, const struct args *args, c
 {
     struct wfs_error err = {0};
     autofree char *boot = wfs_stage_boot();
+    recovery->receipt = args->receipt;
     recovery->typed = operand;
     recovery->options = args_has(args, "options") ? args_value(args, "options") : "";
     int code = predecessor_find(operand, args_value(args, "stage"), &recovery->found, &err);
@@ -230,22 +232,52 @@ static const struct base_line {
 
 enum { N_BASE_LINES = sizeof(base_lines) / sizeof(*base_lines), FIRST_OPTION = 2 };
 
+/* Returns the n-th value of a line, malloc'ed: of a source without the number of its device. */
+static char *base_value(const char *base, const struct base_line *line, size_t n)
+{
+    int n_skipped = 0;
+    autofree char *value = predecessor_base_value(base, line->word, n);
+    char *whole;
+    if (value == NULL)
+        return NULL;
+    if (line == base_lines)
+        sscanf(value, "%*u %n", &n_skipped);
+    return asprintf(&whole, "%s%s", line->prefix, value + n_skipped) < 0 ? NULL : whole;
+}
+
 static void list_base(const char *base)
 {
     for (size_t i = 0; i < N_BASE_LINES; i++) {
-        const struct base_line *line = &base_lines[i];
-        for (size_t j = 0;; j++) {
-            int n_skipped = 0; /* the number of the device */
-            autofree char *value = predecessor_base_value(base, line->word, j);
-            if (value == NULL)
-                break;
-            if (i == 0)
-                sscanf(value, "%*u %n", &n_skipped);
-            print_label(line->label);
-            fputs(line->prefix, stdout);
-            print_line(stdout, value + n_skipped);
+        char *value;
+        for (size_t j = 0; (value = base_value(base, &base_lines[i], j)) != NULL; j++) {
+            print_label(base_lines[i].label);
+            print_line(stdout, value);
+            free(value);
         }
     }
+}
+
+static void json_base(const char *base, struct json_out *json)
+{
+    char *value;
+    autofree char *output = predecessor_base_value(base, "#output", 0);
+    json_out_text(json, "output", output);
+    json_out_open_array(json, "sources");
+    for (size_t j = 0; (value = base_value(base, &base_lines[0], j)) != NULL; j++) {
+        json_out_open_object(json, NULL);
+        json_out_text(json, "file", value);
+        json_out_close(json);
+        free(value);
+    }
+    json_out_close(json);
+    json_out_open_array(json, "options");
+    for (size_t i = FIRST_OPTION; i < N_BASE_LINES; i++) {
+        for (size_t j = 0; (value = base_value(base, &base_lines[i], j)) != NULL; j++) {
+            json_out_text(json, NULL, value);
+            free(value);
+        }
+    }
+    json_out_close(json);
 }
 
 /* The label of a record, and which of its words are printed: [first, end). */
@@ -293,6 +325,31 @@ static int list_change(void *ctx, const struct wfs_record *record)
     return 0;
 }
 
+static int json_change(void *ctx, const struct wfs_record *record)
+{
+    const struct recovery *recovery = ctx;
+    struct json_out *json = receipt_json(recovery->receipt);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
+        const char *const *words = (const char *const *)record->words + changes[i].first;
+        if (changes[i].kind != record->kind || record->n_words < changes[i].end)
+            continue;
+        json_out_open_object(json, NULL);
+        json_out_text(json, "change", changes[i].label);
+        json_out_text(json, "path", words[0]);
+        if (changes[i].end - changes[i].first > 1)
+            json_out_text(json, "to", words[1]);
+        if (record->kind == WFS_RECORD_ATTR && record->n_words > 1)
+            json_out_text(json, "attribute", record->words[1]);
+        if (record->kind == WFS_RECORD_EDIT) {
+            const int64_t n_bytes =
+                wfs_stage_n_bytes(recovery->stage, strtoull(record->words[0], NULL, 10));
+            json_out_i64(json, "bytes", n_bytes < 0 ? 0 : n_bytes);
+        }
+        json_out_close(json);
+    }
+    return 0;
+}
+
 /* Returns the number of changes that are not in the output. */
 static uint64_t count_pending(const struct recovery *recovery)
 {
@@ -325,7 +382,26 @@ static bool is_done(const struct recovery *recovery)
     return recovery->leftover->bad_record == 0 && count_pending(recovery) == 0;
 }
 
-static enum exit_code list(const struct recovery *recovery)
+/* Adds what is left to the list of the receipt. */
+static void json_leftover(struct recovery *recovery, const char *failure)
+{
+    const struct wfs_leftover *leftover = recovery->leftover;
+    struct json_out *json = receipt_json(recovery->receipt);
+    json_out_open_object(json, NULL);
+    json_out_text(json, "stage", recovery->found.stage);
+    json_base(leftover->base != NULL ? leftover->base : "", json);
+    json_out_u64(json, "n_edits", count_pending(recovery));
+    json_out_open_array(json, "changes");
+    wfs_stage_each(recovery->stage, json_change, recovery);
+    json_out_close(json);
+    if (leftover->bad_record != 0)
+        json_out_u64(json, "bad_record", leftover->bad_record);
+    json_out_text(json, "commit", describe_commit(recovery));
+    json_out_text(json, "failure", failure);
+    json_out_close(json);
+}
+
+static void print_leftover(const struct recovery *recovery, const char *failure)
 {
     const struct wfs_leftover *leftover = recovery->leftover;
     print_field("staging", recovery->found.stage);
@@ -336,11 +412,19 @@ static enum exit_code list(const struct recovery *recovery)
         printf("%-10s record %" PRIu64 " is damaged; what follows it is unknown\n", "journal",
                leftover->bad_record);
     print_field("commit", describe_commit(recovery));
-    autofree char *failure = wfs_stage_failure(recovery->stage);
     if (failure != NULL) {
         print_label("failure");
         print_line(stdout, failure);
     }
+}
+
+static enum exit_code list(struct recovery *recovery)
+{
+    autofree char *failure = wfs_stage_failure(recovery->stage);
+    if (recovery->receipt->is_json)
+        json_leftover(recovery, failure);
+    else
+        print_leftover(recovery, failure);
     if (is_done(recovery))
         return EXIT_DONE;
     const uint64_t n_pending = count_pending(recovery);
@@ -357,10 +441,14 @@ static enum exit_code discard(struct recovery *recovery)
 {
     if (recovery->found.output != NULL && (recovery->written != NULL || is_cut_off(recovery)))
         predecessor_remove_temporary(recovery->found.output);
+    const uint64_t n_edits = count_pending(recovery);
     const int code = wfs_stage_discard(recovery->stage);
-    return code < 0 ? print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",
-                                  wfs_quote(recovery->found.stage).text, strerror(-code))
-                    : EXIT_DONE;
+    if (code < 0)
+        return print_error(EXIT_OUTPUT, recovery->typed, "cannot remove '%s': %s",
+                           wfs_quote(recovery->found.stage).text, strerror(-code));
+    receipt_text(recovery->receipt, "stage", recovery->found.stage);
+    receipt_count(recovery->receipt, "n_edits", n_edits);
+    return EXIT_DONE;
 }
 
 /* Returns the path of the source that the user named, malloc'ed: with an option, or as the output
@@ -415,7 +503,8 @@ static enum exit_code publish_from(struct recovery *recovery, const struct args 
                                            .output = recovery->found.output,
                                            .options = recovery->options,
                                            .is_onto = args_has(args, "onto"),
-                                           .is_forced = args_has(args, "force")};
+                                           .is_forced = args_has(args, "force"),
+                                           .receipt = args->receipt};
     if (base == NULL)
         return print_memory(recovery->typed);
     wfs_stage_close(recovery->stage);
@@ -478,7 +567,7 @@ static enum exit_code do_one(const struct args *args, const char *operand)
         return exit_code;
     if (recovery.stage != NULL)
         return act(&recovery, args);
-    printf("no unfinished edits for '%s'\n", wfs_quote(operand).text);
+    receipt_notice(args->receipt, "no unfinished edits for '%s'", wfs_quote(operand).text);
     return EXIT_DONE;
 }
 
@@ -487,7 +576,7 @@ static int list_all(const struct args *args, const struct leftovers *found)
 {
     enum exit_code exit_code = EXIT_DONE;
     for (size_t i = 0; i < found->n_paths; i++) {
-        if (i > 0)
+        if (i > 0 && !args->receipt->is_json)
             putchar('\n');
         const enum exit_code one = do_one(args, found->paths[i]);
         exit_code = one > exit_code ? one : exit_code;
@@ -504,6 +593,8 @@ static enum exit_code run_recover(const struct args *args)
                            n_verbs > 1 ? "use only one of --resume, --publish and --discard"
                                        : "--onto needs --publish");
     const char *operand = args->n_operands > 0 ? args->operands[0] : ".";
+    if (n_verbs == 0 && args->receipt->is_json)
+        json_out_open_array(receipt_json(args->receipt), "leftovers");
     if (n_verbs == 0 && args_value(args, "stage") == NULL) {
         auto_leftovers struct leftovers found = {0};
         const int code = leftovers_find(operand, &found);
@@ -530,6 +621,7 @@ const struct verb verb_recover = {
             "The exit code is 0 if nothing is left to do, otherwise 9.",
     .options = {{"discard", NULL, "delete the edits"},
                 {"force", NULL, "publish unsynced edits; replace a changed output"},
+                {"json", NULL, "print JSON: what is left, or what was done"},
                 {"onto", "SOURCE", "publish the edits on top of another source"},
                 {"options", "OPTION,...", "the options of the mount, as after -o"},
                 {"publish", NULL, "save the edits to OUTPUT"},

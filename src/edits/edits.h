@@ -20,8 +20,6 @@ enum {
     PATCH_RANK_MAX = 16384,     /* as the loaders take */
 };
 
-#define PATCH_TEXT "weightfs.patch" /* in the metadata of a patch file */
-
 /* What an edit changes, as it was when the patch was made. */
 struct patch_was {
     bool is_known, has_digest;

@@ -436,10 +436,10 @@ static int read_all(struct reading *reading)
 /* The text of the list, which is taken apart in place. */
 static int copy_list(struct reading *reading)
 {
-    const struct wfs_text *list = text_find(wfs_catalog_meta(reading->file), PATCH_TEXT);
+    const struct wfs_text *list = text_find(wfs_catalog_meta(reading->file), WFS_PATCH_TEXT);
     if (list == NULL)
         return wfs_fail(reading->err, EMEDIUMTYPE,
-                        "is not a patch: its metadata has no '" PATCH_TEXT "'");
+                        "is not a patch: its metadata has no '" WFS_PATCH_TEXT "'");
     if (utf8_valid(list->value, list->n_bytes) != list->n_bytes)
         return wfs_fail(reading->err, EBADMSG, "its list of edits is not UTF-8");
     char *copy = arena_copy(&reading->patch->contents->arena, list->value, list->n_bytes);
@@ -672,7 +672,7 @@ static int write_all(struct writing *writing)
         return code;
     put_metas(writing);
     if (writing->json.has_failed ||
-        catalog_add_meta_bytes(writing->file, PATCH_TEXT, writing->json.bytes,
+        catalog_add_meta_bytes(writing->file, WFS_PATCH_TEXT, writing->json.bytes,
                                writing->json.n_bytes) < 0)
         return wfs_fail_memory(writing->err);
     return 0;

@@ -183,11 +183,14 @@ static void set_status_text(struct driver *driver, const char *text)
 void driver_set_status(struct driver *driver, const struct wfs_status *status)
 {
     pthread_mutex_lock(&driver->status_lock);
+    const struct wfs_status before = driver->status;
     driver->status = *status;
     driver->status.output = driver->target->path;
     driver->status.sandbox = sandbox_state_name(driver->sandbox);
     if (status->written != NULL)
         snprintf(driver->written_text, sizeof(driver->written_text), "%s", status->written);
+    driver->status.n_tensors = status->written != NULL ? status->n_tensors : before.n_tensors;
+    driver->status.n_files = status->written != NULL ? status->n_files : before.n_files;
     driver->status.written = driver->written_text[0] != '\0' ? driver->written_text : NULL;
     if (status->text != NULL)
         set_status_text(driver, status->text);

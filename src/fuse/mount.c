@@ -202,6 +202,23 @@ struct recovery_task {
     struct target *target;
 };
 
+static void report(const struct recovery_task *task, const struct driver *driver, uint64_t n_edits,
+                   const char *summary)
+{
+    const struct wfs_status *status = &driver->status;
+    struct receipt *receipt = task->recovery->receipt;
+    if (!receipt->is_json) {
+        printf("committed to '%s': %s\n", wfs_quote(task->target->path).text,
+               summary[0] != '\0' ? summary : "nothing");
+        return;
+    }
+    receipt_text(receipt, "stage", task->recovery->stage);
+    receipt_count(receipt, "n_edits", n_edits);
+    receipt_text(receipt, "text", summary[0] != '\0' ? summary : NULL);
+    receipt_output(receipt, task->target->path, status->n_tensors, status->n_files,
+                   status->n_total);
+}
+
 /* In a process of its own, which confines itself. */
 static int commit(void *ctx, int keeper)
 {
@@ -211,15 +228,15 @@ static int commit(void *ctx, int keeper)
     char summary[COMMIT_TEXT_MAX] = "";
     int rc = loading_run(&driver, task->options, task->target);
     driver.keeper = keeper;
+    const uint64_t n_edits = rc == 0 ? wfs_tree_n_edits(driver.tree) : 0;
     if (rc == 0)
         rc = check_replayed(task->recovery, &driver);
     if (rc == 0)
         rc = publication_run(&driver, false, NULL, summary, &err);
     if (rc == 0)
-        printf("committed to '%s': %s\n", wfs_quote(task->target->path).text,
-               summary[0] != '\0' ? summary : "nothing");
+        report(task, &driver, n_edits, summary);
     driver_done(&driver);
-    return rc == 0 ? EXIT_DONE : EXIT_OUTPUT;
+    return receipt_end(task->recovery->receipt, rc == 0 ? EXIT_DONE : EXIT_OUTPUT);
 }
 
 static int publish(const struct mount_recovery *recovery, const struct mount_options *options,

@@ -183,7 +183,11 @@ static int try_commit(struct driver *driver, fuse_req_t req, struct wfs_control_
         add_problem(trial, driver->target->path != NULL ? discarded : read_only);
         return -EROFS;
     }
-    const int code = publication_try(driver, &problems, summary);
+    struct wfs_report_commit account = {0};
+    const int code = publication_try(driver, &problems, summary, &account);
+    trial->n_tensors = account.n_tensors;
+    trial->n_files = account.n_files;
+    trial->n_bytes = account.n_bytes;
     if (code == 0 && summary[0] != '\0')
         snprintf(trial->text, sizeof(trial->text), "would commit to '%s': %s",
                  wfs_quote(driver->target->path).text, summary);

@@ -295,6 +295,8 @@ static void report_success(struct publication *publication)
              publication->summary);
     publication->status.state = WFS_MOUNT_PUBLISHED;
     publication->status.written = publication->summary;
+    publication->status.n_tensors = publication->commit.account.n_tensors;
+    publication->status.n_files = publication->commit.account.n_files;
     publication->status.committed_at = publication->commit.account.at;
     publication->status.n_done = publication->status.n_total = publication->commit.account.n_bytes;
 }
@@ -381,7 +383,8 @@ static int note_problem(const struct publication *publication,
 }
 
 /* `change` is held, and the tree shared. The first of several errors is that of the commit. */
-static int try_all(struct publication *publication, const struct wfs_tree_problems *problems)
+static int try_all(struct publication *publication, const struct wfs_tree_problems *problems,
+                   struct wfs_report_commit *ret_account)
 {
     struct counted counted = {.problems = problems};
     const struct wfs_tree_problems counting = {count_problem, &counted};
@@ -400,12 +403,13 @@ static int try_all(struct publication *publication, const struct wfs_tree_proble
     const int first = places < 0 ? places : plan < 0 ? plan : output;
     if (first == 0)
         commit_summary(&publication->commit, publication->summary);
+    *ret_account = publication->commit.account;
     commit_done(&publication->commit);
     return first;
 }
 
 int publication_try(struct driver *driver, const struct wfs_tree_problems *problems,
-                    char summary[COMMIT_TEXT_MAX])
+                    char summary[COMMIT_TEXT_MAX], struct wfs_report_commit *ret_account)
 {
     struct wfs_error err = {0};
     struct publication publication = publication_of(driver, summary, &err);
@@ -413,7 +417,7 @@ int publication_try(struct driver *driver, const struct wfs_tree_problems *probl
     (void)driver_wait_for_change(driver, ask_waiter, &publication);
     pthread_rwlock_rdlock(&driver->lock);
     if (wfs_tree_has_pending(driver->tree) || !is_output_there(driver->target))
-        rc = try_all(&publication, problems);
+        rc = try_all(&publication, problems, ret_account);
     pthread_rwlock_unlock(&driver->lock);
     pthread_mutex_unlock(&driver->change);
     return rc;

@@ -25,10 +25,11 @@ int publication_run(struct driver *driver, bool is_asked, const struct publicati
                     char summary[COMMIT_TEXT_MAX], struct wfs_error *err);
 
 /*
- * Finds out what publication_run would do when it is asked now: returns its errno, and summary is
- * its line. Each problem gets a line; nothing is written, and nothing is synced.
+ * Finds out what publication_run would do when it is asked now: returns its errno, summary is its
+ * line, and *ret_account what that counts. Each problem gets a line; nothing is written, and
+ * nothing is synced.
  */
 int publication_try(struct driver *driver, const struct wfs_tree_problems *problems,
-                    char summary[COMMIT_TEXT_MAX]);
+                    char summary[COMMIT_TEXT_MAX], struct wfs_report_commit *ret_account);
 
 #endif

@@ -647,7 +647,7 @@ class World:
         self.remove(to)
 
     def do_edits(self, files, _folders):
-        rows = json.loads(self.run('status', '--edits', '--json', self.mnt)[1])
+        rows = json.loads(self.run('status', '--edits', '--json', self.mnt)[1])['changes']
         self.demand(json.loads((self.mnt / '.weightfs/edits.json').read_text()) == rows, 'edits.json differs from status --edits')
         names = {name for name in files if not self.is_scratch(name, files)}
         is_same = names == set(self.pristine) and all((self.shadow / name).read_bytes() == self.pristine[name] for name in names)
@@ -675,7 +675,7 @@ class World:
 
     def do_discard(self, files, folders):
         choices = sorted({*files, *folders, *self.loaded, *self.folders})
-        rows = json.loads(self.run('status', '--edits', '--json', self.mnt)[1])
+        rows = json.loads(self.run('status', '--edits', '--json', self.mnt)[1])['changes']
         choices = [row['path'] for row in rows] * 3 + choices
         names = [self.random.choice(choices) for _ in range(self.random.choice([1, 1, 1, 2, 3]))]
         self.history.append('discard ' + ' '.join(names))
@@ -710,7 +710,7 @@ class World:
         self.history.append('discard all')
         code, _, text = self.take_back()
         self.demand(code == 0, text)
-        self.demand(json.loads(self.run('status', '--edits', '--json', self.mnt)[1]) == [], 'edits are left')
+        self.demand(json.loads(self.run('status', '--edits', '--json', self.mnt)[1])['changes'] == [], 'edits are left')
         shown, folders = self.state()
         self.demand({name: content for name, (content, _) in shown.items()} == self.pristine, 'discard all: not the source')
         self.demand(folders == set(self.folders), 'discard all: folders', sorted(folders ^ set(self.folders)))

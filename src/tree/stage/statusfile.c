@@ -44,6 +44,8 @@ void statusfile_add(const struct wfs_status *status, struct json_out *out)
     }
     json_out_i64(out, "committed_at", status->committed_at);
     json_out_text(out, "written", status->written);
+    json_out_u64(out, "n_tensors", status->n_tensors);
+    json_out_u64(out, "n_files", status->n_files);
     json_out_text(out, "output", status->output);
     json_out_text(out, "sandbox", status->sandbox);
     json_out_i64(out, "pid", status->pid);
@@ -84,6 +86,8 @@ int wfs_status_parse(const char *text, size_t n_bytes, struct wfs_status **out)
         .sandbox = text_of(root, "sandbox"),
         .n_done = (uint64_t)number_of(root, "done"),
         .n_total = (uint64_t)number_of(root, "total"),
+        .n_tensors = (uint64_t)number_of(root, "n_tensors"),
+        .n_files = (uint64_t)number_of(root, "n_files"),
         .committed_at = number_of(root, "committed_at"),
         .n_edits = (uint64_t)number_of(root, "edits"),
         .n_unsynced = (uint64_t)number_of(root, "unsynced"),

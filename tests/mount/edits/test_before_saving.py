@@ -122,7 +122,7 @@ def test_each_kind_of_edit_is_listed(made):
             continue
         edit(made)
         assert listed(made) == (sorted(LISTED[name]) or ['no edits']), name
-        rows = json.loads(weightfs('status', '--edits', '--json', made.path).stdout)
+        rows = json.loads(weightfs('status', '--edits', '--json', made.path).stdout)['changes']
         assert sorted(row['change'] for row in rows) == sorted(line.split()[0] for line in LISTED[name]), name
         weightfs('discard', made.path)
     assert listed(made) == ['no edits']
@@ -140,7 +140,7 @@ def test_the_list_as_json(mount, small, folder):
 
 def test_the_list_of_a_mount_that_cannot_be_edited_is_empty(mount, small):
     mnt = mount(small)
-    assert listed(mnt) == ['no edits'] and json.loads(weightfs('status', '--edits', '--json', mnt.path).stdout) == []
+    assert listed(mnt) == ['no edits'] and json.loads(weightfs('status', '--edits', '--json', mnt.path).stdout)['changes'] == []
 
 
 # ---- by how much ----
