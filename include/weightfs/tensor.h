@@ -131,7 +131,7 @@ struct wfs_stored {
     bool is_big_endian; /* each element (each half of a complex one) is byte-swapped */
     bool is_conjugate;  /* imaginary halves are to be negated */
     bool is_negative;   /* every element is to be negated */
-    bool is_unrounded;  /* F64 that is computed: it is rounded once, to what is shown */
+    bool is_unrounded;  /* it is computed: F64 is rounded once, to what is shown */
 };
 
 /* A named text that a format keeps with a tensor, such as param_id; the list ends with NULL. */

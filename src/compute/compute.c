@@ -60,11 +60,17 @@ static struct patch widen(const struct computation *c, const struct patch *patch
     return wide;
 }
 
+static size_t bytes_of_elem(const struct computation *c)
+{
+    return c->is_single ? sizeof(float) : sizeof(double);
+}
+
 /* Computes n elements from number elem on. */
 static int compute_elems(const struct wfs_io *io, struct computation *c, uint64_t elem, size_t n,
-                         double *out)
+                         void *out)
 {
     struct work work;
+    char *to = out;
     const size_t n_most = (n < PATCH_ELEMS ? n : PATCH_ELEMS) + 2 * (size_t)c->n_align;
     double *wide = c->n_align > 1 ? malloc(n_most * sizeof(*wide)) : NULL;
     int code = work_init(&work, io, c, n_most);
@@ -72,11 +78,12 @@ static int compute_elems(const struct wfs_io *io, struct computation *c, uint64_
     while (n > 0 && code == 0) {
         const struct patch patch = cut_patch(c, elem, n), computed = widen(c, &patch);
         const size_t n_now = patch.n_rows * patch.n_cols;
-        code = evaluate(&work, &computed, wide != NULL ? wide : out);
+        code = c->is_single ? evaluate_single(&work, &computed, (float *)(void *)to)
+                            : evaluate(&work, &computed, wide != NULL ? wide : (void *)to);
         if (wide != NULL && code == 0)
-            memcpy(out, wide + (patch.col - computed.col), n_now * sizeof(*out));
+            memcpy(to, wide + (patch.col - computed.col), n_now * sizeof(*wide));
         elem += n_now;
-        out += n_now;
+        to += n_now * bytes_of_elem(c);
         n -= n_now;
     }
     work_done(&work);
@@ -89,16 +96,16 @@ static int read_computation(const struct source *source, const struct wfs_io *io
                             void *buf, size_t n_bytes)
 {
     struct computation *c = source->ctx;
-    const size_t n_elem = sizeof(double);
+    const size_t n_elem = bytes_of_elem(c);
     char *to = buf;
     while (n_bytes > 0) {
         const size_t skip = offset % n_elem;
         double one;
         int code;
         size_t n = n_bytes;
-        if (skip == 0 && n_bytes >= n_elem && (uintptr_t)to % _Alignof(double) == 0) {
+        if (skip == 0 && n_bytes >= n_elem && (uintptr_t)to % n_elem == 0) {
             n = n_bytes / n_elem * n_elem;
-            code = compute_elems(io, c, offset / n_elem, n / n_elem, (double *)(void *)to);
+            code = compute_elems(io, c, offset / n_elem, n / n_elem, to);
         } else {
             n = n_elem - skip < n_bytes ? n_elem - skip : n_bytes;
             code = compute_elems(io, c, offset / n_elem, 1, &one);
@@ -252,10 +259,12 @@ int compute_add(struct source *source, const struct compute_step *step, const ch
     return 0;
 }
 
-void compute_show(struct wfs_tensor *tensor, const struct source *source)
+void compute_show(struct wfs_tensor *tensor, struct source *source)
 {
+    struct computation *c = source->ctx;
+    c->is_single = evaluation_can_be_single(c);
     tensor->stored = (struct wfs_stored){
-        .source = (struct source *)(uintptr_t)source, .dtype = WFS_F64, .is_unrounded = true};
+        .source = source, .dtype = c->is_single ? WFS_F32 : WFS_F64, .is_unrounded = true};
 }
 
 /* Adds the bytes of an array. */

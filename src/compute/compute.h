@@ -30,8 +30,9 @@ int compute_add(struct source *source, const struct compute_step *step, const ch
 /* Returns whether it is seen as a batch. */
 bool compute_is_batch(const struct source *source);
 
-/* Shows the tensor as the computation of it, in its dtype. */
-void compute_show(struct wfs_tensor *tensor, const struct source *source);
+/* Shows the tensor as the computation of it, in its dtype: as a source of doubles, or of F32 where
+ * that has all results of the steps, so that no step may be added to those afterwards. */
+void compute_show(struct wfs_tensor *tensor, struct source *source);
 
 /* Checks how much memory the step takes. -E2BIG. */
 int compute_check(const struct compute_step *step, struct wfs_error *err);

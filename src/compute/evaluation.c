@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "compute/kernel.h"
+#include "tensor/cast.h"
 #include "tensor/tensor.h"
 
 /* ---- what is known of the whole tensor ---- */
@@ -271,27 +272,33 @@ static void raise_powers(double *v, size_t n)
         v[i] = exp2(v[i] - 127);
 }
 
-/* One row of the patch, with the elements of a row of the grid from its first block on. */
+/* One row of the patch, with the elements of a row of the grid from its first block on. v: in single
+ * precision where the computation is. */
 static void do_grid_row(const struct compute_step *step, const struct patch *patch,
-                        const double *grid, double *v)
+                        const double *grid, void *v, bool is_single)
 {
     const uint64_t n_block = step->n_block_cols, first = patch->col / n_block;
+    double *values = v;
     for (size_t j = 0; j < patch->n_cols;) {
         const uint64_t block = (patch->col + j) / n_block, end = (block + 1) * n_block - patch->col;
         const size_t n_end = end < patch->n_cols ? (size_t)end : patch->n_cols;
         const double g = grid[block - first];
-        if (step->operation == COMPUTE_TIMES) {
-            kernel_scale(v + j, g, n_end - j);
-            j = n_end;
-        }
-        for (; j < n_end; j++)
-            v[j] = step->operation == COMPUTE_BY ? v[j] / g : v[j] + step->scale * g;
+        if (is_single)
+            kernel_scale_single((float *)v + j, (float)g, n_end - j);
+        else if (step->operation == COMPUTE_TIMES)
+            kernel_scale(values + j, g, n_end - j);
+        for (; j < n_end && !is_single && step->operation != COMPUTE_TIMES; j++)
+            values[j] =
+                step->operation == COMPUTE_BY ? values[j] / g : values[j] + step->scale * g;
+        j = n_end;
     }
 }
 
 static int do_grid(struct work *work, const struct compute_step *step, const struct patch *patch,
-                   double *v)
+                   void *v)
 {
+    const bool is_single = work->computation->is_single;
+    const size_t n_row = patch->n_cols * (is_single ? sizeof(float) : sizeof(double));
     const uint64_t n_grid = tensor_dim(&step->a.left, 1), first = patch->col / step->n_block_cols;
     const uint64_t last = (patch->col + patch->n_cols - 1) / step->n_block_cols;
     const double *numbers = NULL;
@@ -310,10 +317,11 @@ static int do_grid(struct work *work, const struct compute_step *step, const str
                                   (size_t)(last - first) + 1, work->other, work->bytes);
         known = (uint64_t)row;
         if (code == 0)
-            do_grid_row(step, patch, work->other, v + i * patch->n_cols);
+            do_grid_row(step, patch, work->other, (char *)v + i * n_row, is_single);
     }
     shelf_give_back(numbers);
-    round_single(step, v, patch->n_rows * patch->n_cols);
+    if (!is_single)
+        round_single(step, v, patch->n_rows * patch->n_cols);
     return code;
 }
 
@@ -493,4 +501,32 @@ int evaluate(struct work *work, const struct patch *patch, double *out)
     for (size_t i = 0; code == 0 && i < c->n_steps; i++)
         code = do_step(work, &c->steps[i], patch, out);
     return code;
+}
+
+int evaluate_single(struct work *work, const struct patch *patch, float *out)
+{
+    const struct computation *c = work->computation;
+    int code = factors_read_base_single(work, patch, out);
+    for (size_t i = 0; code == 0 && i < c->n_steps; i++)
+        code = do_grid(work, &c->steps[i], patch, out);
+    return code;
+}
+
+static bool is_exact_in_single(const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    const enum wfs_kind kind = wfs_dtype_kind(dtype);
+    return wfs_dtype_bits(dtype) <= (kind == WFS_KIND_FLOAT ? 32 : 16) &&
+           cast_is_possible(dtype, WFS_F32);
+}
+
+bool evaluation_can_be_single(const struct computation *c)
+{
+    bool is_single = c->n_steps > 0 && is_exact_in_single(&c->base);
+    for (size_t i = 0; i < c->n_steps && is_single; i++) {
+        const struct compute_step *step = &c->steps[i];
+        is_single = step->kind == COMPUTE_GRID && step->operation == COMPUTE_TIMES &&
+                    step->is_single && is_exact_in_single(&step->a.left);
+    }
+    return is_single;
 }

@@ -77,6 +77,17 @@ int factors_read_base(struct work *work, const struct patch *patch, double *out)
                           patch->n_rows * patch->n_cols, out, work->bytes);
 }
 
+int factors_read_base_single(struct work *work, const struct patch *patch, float *out)
+{
+    struct wfs_tensor base = work->computation->base;
+    const size_t n_bytes = patch->n_rows * patch->n_cols * sizeof(*out);
+    base.n_bytes = base.n_bytes / (wfs_dtype_bits((enum wfs_dtype)base.dtype) / 8) * sizeof(*out);
+    base.dtype = WFS_F32;
+    const ssize_t n_read = wfs_tensor_read_for(
+        work->io, &base, start_of(work->computation, patch) * sizeof(*out), out, n_bytes);
+    return n_read < 0 ? (int)n_read : (size_t)n_read < n_bytes ? -EIO : 0;
+}
+
 /* ---- factors on the shelf ---- */
 
 struct filling {

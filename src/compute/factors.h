@@ -27,6 +27,7 @@ struct computation {
     uint64_t n_align;                   /* columns are computed in multiples of it */
     bool is_batch;
     bool needs_base; /* a step looks at the base once more */
+    bool is_single;  /* it is a source of F32: what comes out of each step is rounded to that */
     struct compute_step *steps;
     struct findings_of_step *found; /* by step */
     size_t n_steps, n_room, n_found_room;
@@ -63,6 +64,7 @@ int factors_decode(const struct wfs_io *io, const struct wfs_tensor *tensor, uin
 /* Reads the base, or what the patch has of a matrix of a step, or what a step adds, without its
  * scale. */
 int factors_read_base(struct work *work, const struct patch *patch, double *out);
+int factors_read_base_single(struct work *work, const struct patch *patch, float *out);
 int factors_read_matrix(struct work *work, const struct compute_step *step,
                         const struct compute_matrix *m, const struct patch *patch, double *to);
 int factors_find_term(struct work *work, const struct compute_step *step, const struct patch *patch,

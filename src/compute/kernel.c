@@ -45,6 +45,12 @@ CAST_CLONES static void scale_all(double *to, double scale, size_t n)
         to[i] = to[i] * scale;
 }
 
+CAST_CLONES static void scale_single(float *to, float scale, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = to[i] * scale;
+}
+
 CAST_CLONES static void product(double *restrict to, const double *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -82,6 +88,11 @@ void kernel_towards(double *to, double scale, const double *from, const double *
 void kernel_scale(double *to, double scale, size_t n)
 {
     scale_all(to, scale, n);
+}
+
+void kernel_scale_single(float *to, float scale, size_t n)
+{
+    scale_single(to, scale, n);
 }
 
 void kernel_round(double *to, size_t n)

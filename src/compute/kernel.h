@@ -22,6 +22,10 @@ void kernel_towards(double *to, double scale, const double *from, const double *
 /* to[i] *= scale */
 void kernel_scale(double *to, double scale, size_t n);
 
+/* The same in single precision: what the product of two such numbers in double precision is
+ * rounded to. */
+void kernel_scale_single(float *to, float scale, size_t n);
+
 /* Rounds each to F32. */
 void kernel_round(double *to, size_t n);
 

@@ -122,7 +122,7 @@ static void recipe_apply(const struct recipe *recipe, char *elems, size_t n_elem
 {
     if (recipe->is_swapped || recipe->is_conjugate || recipe->is_negative)
         fix_parts(recipe, elems, n_elems);
-    if (recipe->from != recipe->to && recipe->is_unrounded)
+    if (recipe->from == WFS_F64 && recipe->from != recipe->to && recipe->is_unrounded)
         cast_once(elems, recipe->to, out, n_elems);
     else if (recipe->from != recipe->to)
         cast_elems(recipe->from, elems, recipe->to, out, n_elems);

@@ -157,7 +157,7 @@ static int look_up_fp4(const struct weight *w)
 }
 
 /* Shows what is computed as it is, for another formula. */
-static void show_doubles(struct wfs_tensor *tensor, const struct source *made)
+static void show_doubles(struct wfs_tensor *tensor, struct source *made)
 {
     compute_show(tensor, made);
     tensor->dtype = WFS_F64;

@@ -140,3 +140,26 @@ def test_a_difference_added_again_is_the_finetune(folder):
     weightfs('convert', '--minus=%s' % (folder / 'base.safetensors'), '--cast=F32', folder / 'tuned.safetensors', folder / 'delta.safetensors')
     weightfs('convert', '--add=%s' % (folder / 'delta.safetensors'), folder / 'base.safetensors', folder / 'again.safetensors')
     assert (folder / 'again.safetensors').read_bytes() == (folder / 'tuned.safetensors').read_bytes()
+
+
+def values_of_e4m3(codes):
+    """As F32; the two codes of NaN are not to be among them."""
+    exponent, mantissa = codes >> 3 & 15, codes & 7
+    size = numpy.where(exponent == 0, mantissa / 8 * 2.0 ** -6, (1 + mantissa / 8) * 2.0 ** (exponent.astype(float) - 7))
+    return numpy.where(codes >= 128, -size, size).astype('<f4')
+
+
+@pytest.mark.parametrize('dtype', ['BF16', 'F32', 'F64'])
+def test_codes_times_their_scales_however_they_are_read(mount, folder, dtype):
+    n_rows, n_cols = 300, 1025
+    rng = numpy.random.default_rng(5)
+    codes = rng.integers(0, 127, (n_rows, n_cols)) | rng.integers(0, 2, (n_rows, n_cols)) << 7
+    scales = (rng.standard_normal((3, 9)) * 10.0 ** rng.integers(-40, 37, (3, 9))).astype('<f4')  # some are subnormal
+    path = st.write(folder / 'codes.safetensors', {'x.weight': ('F8_E4M3', [n_rows, n_cols], codes.astype('u1').tobytes()),
+                                                   'x.weight_scale_inv': ('F32', [3, 9], scales.tobytes())})
+    exact = values_of_e4m3(codes) * scales.repeat(128, 0)[:n_rows].repeat(128, 1)[:, :n_cols]
+    mnt = mount(path, 'dequantize=.', 'cast=%s' % dtype).allow('dequantized')
+    whole = path_of(mnt, 'x.weight').read_bytes()
+    assert merging.differences(merging.decode(dtype, exact.shape, whole), exact.astype('<f8'), dtype, exact.astype('<f8')) == 0
+    for n_piece, seed in ((4096, 1), (131072, None), (777, 2), (5001, 3)):
+        assert read_in_pieces(path_of(mnt, 'x.weight'), n_piece, seed) == whole, n_piece
