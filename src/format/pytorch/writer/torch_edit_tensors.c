@@ -201,11 +201,17 @@ static bool is_new(const struct torch_edit *edit, uint32_t i, const struct maker
            (storage != NULL && !is_bare(maker) && storage->is_untyped && storage->is_big_endian);
 }
 
+/* By value, of those that there were before tensors were changed. */
+struct stamps {
+    uint64_t *of; /* UINT64_MAX: no tensor; 0: tensors that differ */
+    size_t n;
+};
+
 /*
  * Collects the stamps of tensors by the values that an edit of them changes: what is in their
- * place, the call that makes them and its arguments. 0 when tensors that share a value differ.
+ * place, the call that makes them and its arguments.
  */
-static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
+static void collect_stamps(const struct torch_edit *edit, const struct stamps *stamps)
 {
     for (uint32_t i = 1; i <= edit->n_places; i++) {
         const struct wfs_tensor *tensor = tensor_at(edit, i);
@@ -215,7 +221,7 @@ static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
         const uint32_t values[] = {edit->places[i].id, maker.call, maker.args};
         const uint64_t stamp = catalog_stamp(tensor) | 1;
         for (size_t k = 0; k < sizeof(values) / sizeof(*values); k++) {
-            uint64_t *known = &stamps[values[k]];
+            uint64_t *known = &stamps->of[values[k]];
             if (values[k] != 0)
                 *known = *known == UINT64_MAX || *known == stamp ? stamp : 0;
         }
@@ -223,16 +229,19 @@ static void collect_stamps(const struct torch_edit *edit, uint64_t stamps[])
 }
 
 /* Returns whether tensors that shared a value when loaded have become different ones. */
-static bool is_divided(const uint64_t stamps[], uint32_t id, const struct maker *maker)
+static bool is_divided(const struct stamps *stamps, uint32_t id, const struct maker *maker)
 {
-    return stamps[id] == 0 || stamps[maker->call] == 0 || stamps[maker->args] == 0;
+    const uint32_t values[] = {id, maker->call, maker->args};
+    bool is_one = false;
+    for (size_t k = 0; k < sizeof(values) / sizeof(*values); k++)
+        is_one |= values[k] < stamps->n && stamps->of[values[k]] == 0;
+    return is_one;
 }
 
 /* Counts the shown bytes of each record, and its users that need other bytes, the same for all. */
-static int count_users(struct torch_edit *edit, const uint64_t stamps[])
+static int count_users(struct torch_edit *edit, const struct stamps *stamps)
 {
-    autofree bool *is_counted =
-        calloc((size_t)edit->catalog->values.graph.n_values + 1, sizeof(*is_counted));
+    autofree bool *is_counted = calloc(stamps->n, sizeof(*is_counted));
     if (is_counted == NULL)
         return -ENOMEM;
     for (uint32_t i = 1; i <= edit->n_places; i++) {
@@ -314,7 +323,7 @@ static bool is_wasteful(const struct torch_record *record)
 }
 
 /* Changes a tensor that was loaded, if it has to be: its record, its call, or both. */
-static int change(struct torch_edit *edit, uint32_t i, const uint64_t stamps[])
+static int change(struct torch_edit *edit, uint32_t i, const struct stamps *stamps)
 {
     struct torch_plan *plan = edit->plan;
     const uint32_t id = edit->places[i].id, first = torch_edit_first(edit, i);
@@ -369,25 +378,26 @@ static int forget_removed(struct torch_edit *edit)
 
 int torch_edit_tensors(struct torch_edit *edit)
 {
-    const size_t n_values = (size_t)edit->catalog->values.graph.n_values + 1;
-    autofree uint64_t *stamps = malloc(n_values * sizeof(*stamps));
-    if (stamps == NULL)
+    const size_t n_values = (size_t)edit->plan->graph.n_values + 1;
+    autofree uint64_t *of = malloc(n_values * sizeof(*of));
+    const struct stamps stamps = {of, n_values};
+    if (of == NULL)
         return -ENOMEM;
-    memset(stamps, 0xff, n_values * sizeof(*stamps));
-    collect_stamps(edit, stamps);
+    memset(of, 0xff, n_values * sizeof(*of));
+    collect_stamps(edit, &stamps);
     for (uint32_t i = 1; i <= edit->n_places; i++)
         edit->nodes[i].id = edit->nodes[i].kind == PLACE_VALUE && edit->nodes[i].claim != 0
                                 ? edit->nodes[i].id
                                 : edit->places[i].id;
     int code = count_uses(edit->plan);
     if (code == 0)
-        code = count_users(edit, stamps);
+        code = count_users(edit, &stamps);
     for (uint32_t i = 1; i <= edit->n_nodes && code == 0; i++) {
         const struct wfs_tensor *tensor = tensor_at(edit, i);
         if (tensor == NULL)
             continue;
         if (i <= edit->n_places) {
-            code = change(edit, i, stamps);
+            code = change(edit, i, &stamps);
             continue;
         }
         code = storable_check_tensor(edit->plan->layout->format, tensor, edit->plan->err);
