@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from wfs_testlib import st
-from wfs_testlib.program import BUILD, ROOT, tool
+from wfs_testlib.program import BUILD, IS_INSTRUMENTED, ROOT, tool
 
 pytestmark = pytest.mark.skipif(not (BUILD / 'build.ninja').exists(), reason='there is no build to install')
 
@@ -99,6 +99,7 @@ def test_the_debian_package_is_built_with_what_the_tools_install():
     assert {name for name in tools if name.endswith('-dev')} - {'libc6-dev'} == set(re.findall(r'^ ([\w.+-]+-dev),', control, re.M))
 
 
+@pytest.mark.skipif(IS_INSTRUMENTED, reason='the compiler of the test knows nothing of sanitizers')
 def test_the_example_of_the_page_is_built_with_what_is_installed(installed, folder, small):
     """docs/library.md; also as C++, as far as the header goes."""
     example = re.search(r'```c\n(.*?)```', (ROOT / 'docs/library.md').read_text(), re.S)[1]
@@ -118,6 +119,7 @@ def test_the_example_of_the_page_is_built_with_what_is_installed(installed, fold
     assert tool(folder / 'example', folder / 'none', folder / 'x.pth', code=1, env=with_library(installed)).stdout == ''
 
 
+@pytest.mark.skipif(IS_INSTRUMENTED, reason='the compiler of the test knows nothing of sanitizers')
 def test_a_program_takes_the_library_in_without_a_clash_of_names(folder, small):
     """What -Ddefault_library=static installs. The program has functions with names of ours."""
     archive = folder / 'libweightfs.a'

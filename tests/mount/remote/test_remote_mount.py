@@ -2,6 +2,7 @@
 """Mounts of checkpoints behind nginx: what the file shows, also when the server goes away or has another object, and no byte twice."""
 import concurrent.futures
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -294,6 +295,36 @@ def test_a_fetcher_that_was_killed_is_started_again(serve, mount, random_file, f
         mnt.unmount()
         wait_for(lambda: not is_alive(parent), 'the parent ends with its mount')
         os.unlink(folder / 'copy')
+
+
+def stored(source, folder, kind):
+    """The tensors of a file in a folder of that kind, and what of it is mounted."""
+    if kind == 'pipeline':
+        for name in 'ab':
+            (folder / kind / name).mkdir(parents=True)
+            program.weightfs('convert', source, folder / kind / name / 'diffusion_pytorch_model.safetensors', '--include=^%s$' % name)
+        (folder / kind / 'model_index.json').write_text(json.dumps({name: ['diffusers', 'A'] for name in 'ab'}))
+        return folder / kind / 'model_index.json'
+    program.weightfs('convert', source, '%s/' % (folder / kind), '--format=%s' % {'set': 'safetensors'}.get(kind, kind), '--max-shard-size=9MB')
+    return folder / kind / {'set': sets.INDEX, 'dcp': '.metadata'}[kind]
+
+
+@pytest.mark.parametrize('kind, option', [('set', 'rw'), ('dcp', 'rw'), ('dcp', 'limit.items=0'), ('pipeline', 'rw')])
+def test_another_fetcher_fetches_what_the_first_one_never_read(serve, mount, random_file, folder, kind, option):
+    """Shards, parts and components, also those that a discarded edit brings back."""
+    path = stored(random_file, folder, kind)
+    mnt = mount(serve(folder).url(path), 'output=%s' % (folder / 'out.safetensors') if option == 'rw' else option)
+    names = sorted(look.files(mnt.path))
+    assert len(names) == 2
+    if option == 'rw':
+        os.rename(mnt / names[0], mnt / 'renamed')
+        os.unlink(mnt / names[1])
+    parent, first = fetchers(mnt)
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: children(parent) not in ([], [first]), 'another process that fetches')
+    if option == 'rw':
+        program.weightfs('discard', mnt.path)
+    assert [(mnt / name).read_bytes() for name in names] == [st.read(random_file).tensors[key][2] for key in 'ab']
 
 
 def test_a_source_that_changed_while_the_fetcher_was_killed_is_an_error(serve, mount, random_file, folder):
