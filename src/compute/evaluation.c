@@ -272,8 +272,8 @@ static void raise_powers(double *v, size_t n)
         v[i] = exp2(v[i] - 127);
 }
 
-/* One row of the patch, with the elements of a row of the grid from its first block on. v: in single
- * precision where the computation is. */
+/* One row of the patch, with the elements of a row of the grid from its first block on. v: in
+ * single precision where the computation is. */
 static void do_grid_row(const struct compute_step *step, const struct patch *patch,
                         const double *grid, void *v, bool is_single)
 {
@@ -288,8 +288,7 @@ static void do_grid_row(const struct compute_step *step, const struct patch *pat
         else if (step->operation == COMPUTE_TIMES)
             kernel_scale(values + j, g, n_end - j);
         for (; j < n_end && !is_single && step->operation != COMPUTE_TIMES; j++)
-            values[j] =
-                step->operation == COMPUTE_BY ? values[j] / g : values[j] + step->scale * g;
+            values[j] = step->operation == COMPUTE_BY ? values[j] / g : values[j] + step->scale * g;
         j = n_end;
     }
 }
