@@ -496,7 +496,8 @@ int outfile_check(struct outfile *outfile, const struct wfs_save_options *option
     struct written_range range;
     size_t next = 0;
     int code;
-    while ((code = written_check(&outfile->written, outfile->fd, &next, &range)) == 1) {
+    const struct wfs_io io = {.team = options->team};
+    while ((code = written_check(&io, &outfile->written, outfile->fd, &next, &range)) == 1) {
         const int given_up =
             options->progress == NULL
                 ? 0

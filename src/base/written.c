@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranges end where a part was not written by hand, and after some megabytes: each is read at once,
- * and whoever reads them all can stop between two.
+ * Ranges end where a part was not written by hand, and after some megabytes. A round of them is
+ * read at once, each by one thread, and whoever reads them all can stop between two rounds.
  */
 #include "base/written.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
+#include <weightfs/interruption.h>
 #include <weightfs/io.h>
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 #include "base/hash.h"
 
-enum { N_RANGE = 8 << 20, N_PIECE = 1 << 18 };
+enum { N_RANGE = 4 << 20, N_ROUND = 4 * N_RANGE, N_PIECE = 1 << 18 };
 
 static void complete(struct written *written)
 {
@@ -64,21 +65,42 @@ static int digest_file(int fd, const struct written_range *range, struct hasher 
         hasher_update(hasher, piece, n);
         n_done += n;
     }
-    return hasher_digest(hasher) == range->digest ? 1 : -EILSEQ;
+    return hasher_digest(hasher) == range->digest ? 0 : -EILSEQ;
 }
 
-int written_check(struct written *written, int fd, size_t *next, struct written_range *ret)
+struct round {
+    struct written_range *ranges;
+    int fd;
+};
+
+static void check_range(void *ctx, size_t i)
 {
-    complete(written);
-    if (*next == written->n_ranges)
-        return 0;
-    *ret = written->ranges[(*next)++];
+    const struct round *round = ctx;
+    struct written_range *range = &round->ranges[i];
     autofree char *piece = malloc(N_PIECE);
     struct hasher *hasher = hasher_new();
-    const int code =
-        piece == NULL || hasher == NULL ? -ENOMEM : digest_file(fd, ret, hasher, piece);
+    range->code =
+        piece == NULL || hasher == NULL ? -ENOMEM : digest_file(round->fd, range, hasher, piece);
     hasher_free(hasher);
-    return code;
+}
+
+int written_check(const struct wfs_io *io, struct written *written, int fd, size_t *next,
+                  struct written_range *ret)
+{
+    complete(written);
+    struct round round = {written->ranges + *next, fd};
+    const size_t n_left = written->n_ranges - *next;
+    size_t n = 0;
+    for (uint64_t n_bytes = 0; n < n_left && n_bytes < N_ROUND; n++)
+        n_bytes += round.ranges[n].n_bytes;
+    wfs_io_share(io, n, check_range, &round);
+    *next += n;
+    for (size_t i = 0; i < n; i++) {
+        *ret = round.ranges[i];
+        if (ret->code < 0)
+            return ret->code;
+    }
+    return n > 0;
 }
 
 void written_done(struct written *written)

@@ -10,9 +10,11 @@
 #include <stdint.h>
 
 struct hasher;
+struct wfs_io;
 
 struct written_range {
     uint64_t offset, n_bytes, digest;
+    int code; /* of its check */
 };
 
 /* A zeroed struct has no ranges. */
@@ -26,10 +28,12 @@ struct written {
 int written_add(struct written *written, uint64_t offset, const void *bytes, size_t n_bytes);
 
 /*
- * Reads the next range of the file, from *next on, which starts at 0. 1: it has these bytes, 0:
- * there is no other range, -EILSEQ: it has others (*ret is the range), -EIO, -ENOMEM.
+ * Reads the next ranges of the file, from *next on, which starts at 0; a team of io shares them. 1:
+ * they have these bytes, 0: there is no other range, -EILSEQ: one has others (*ret is the first
+ * such range), -EIO, -ENOMEM.
  */
-int written_check(struct written *written, int fd, size_t *next, struct written_range *ret);
+int written_check(const struct wfs_io *io, struct written *written, int fd, size_t *next,
+                  struct written_range *ret);
 
 void written_done(struct written *written);
 

@@ -270,7 +270,7 @@ struct save {
     const struct wfs_save_options *options;
     struct outfile *outfile;
     struct wfs_error *err;
-    char *chunk;     /* malloc'ed, N_CHUNK bytes */
+    char *chunks[2]; /* N_CHUNK bytes each: what is written, what is read beside it */
     uint64_t n_done; /* bytes of the output, as reported */
     struct wfs_io io;
 };
@@ -333,19 +333,48 @@ static int fail_reading(struct save *save, const struct wfs_tensor *tensor, int 
     return code == -EINTR && report_progress(save) < 0 ? code : fail_read(tensor, code, save->err);
 }
 
+/* A chunk is written while the next one is read. */
+struct turn {
+    struct save *save;
+    const struct wfs_tensor *tensor;
+    uint64_t offset; /* of the next one */
+    ssize_t n_read;  /* its bytes, or a negative errno */
+    size_t n_ready;
+    int code; /* of writing */
+};
+
+static void write_or_read(void *ctx, size_t i)
+{
+    struct turn *turn = ctx;
+    struct save *save = turn->save;
+    if (i == 0)
+        turn->code = outfile_write(save->outfile, save->chunks[0], turn->n_ready);
+    else
+        turn->n_read =
+            wfs_tensor_read_for(&save->io, turn->tensor, turn->offset, save->chunks[1], N_CHUNK);
+}
+
 /* Writes the content of a segment; the outfile is at its start. */
 static int emit_tensor(struct save *save, const struct layout_segment *segment)
 {
-    for (uint64_t n_done = 0; n_done < segment->n_bytes;) {
-        const ssize_t n =
-            wfs_tensor_read_for(&save->io, segment->tensor, n_done, save->chunk, N_CHUNK);
-        if (n <= 0)
-            return fail_reading(save, segment->tensor, (int)n);
-        int code = outfile_write(save->outfile, save->chunk, (size_t)n);
-        if (code < 0)
-            return fail_write(save, code);
-        n_done += (uint64_t)n;
-        code = report_progress(save);
+    struct turn turn = {.save = save, .tensor = segment->tensor};
+    bool is_last = segment->n_bytes == 0;
+    while (!is_last || turn.n_ready > 0) {
+        if (is_last || turn.n_ready == 0)
+            write_or_read(&turn, is_last ? 0 : 1);
+        else
+            wfs_io_share(&save->io, 2, write_or_read, &turn);
+        if (turn.code < 0)
+            return fail_write(save, turn.code);
+        if (!is_last && turn.n_read <= 0)
+            return fail_reading(save, segment->tensor, (int)turn.n_read);
+        turn.n_ready = is_last ? 0 : (size_t)turn.n_read;
+        turn.offset += turn.n_ready;
+        is_last = turn.offset == segment->n_bytes;
+        char *written = save->chunks[0];
+        save->chunks[0] = save->chunks[1];
+        save->chunks[1] = written;
+        const int code = report_progress(save);
         if (code < 0)
             return code;
     }
@@ -529,13 +558,13 @@ int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *op
               struct outfile *outfile, struct wfs_error *err)
 {
     struct save save = {.layout = layout, .options = options, .outfile = outfile, .err = err};
-    save.chunk = malloc(N_CHUNK);
-    if (save.chunk == NULL)
+    autofree char *chunks = malloc((size_t)2 * N_CHUNK);
+    if (chunks == NULL)
         return wfs_fail_memory(err);
+    save.chunks[0] = chunks;
+    save.chunks[1] = chunks + N_CHUNK;
     save.io = (struct wfs_io){.is_stopped = is_stopped, .ctx = &save, .team = options->team};
-    const int code = emit(&save);
-    free(save.chunk);
-    return code;
+    return emit(&save);
 }
 
 static int run(const struct wfs_layout *layout, const struct wfs_save_options *options,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What reaches the disk other than it was written is never published: a byte that flips on its way, in any part of any output."""
 import os
+import re
 import subprocess
 import sys
 
@@ -59,6 +60,17 @@ def test_no_shard_is_published_with_another_byte(folder, shard):
         path.unlink()
     demand_refusal(folder, command, folder / 'set' / index, name, range(0, n_bytes, 5))
     demand_refusal(folder, command, folder / 'set' / index, index, range(0, n_index, 31))
+
+
+@pytest.mark.parametrize('at', [1000, 9 << 20, (24 << 20) + 77])
+def test_a_byte_of_a_large_computed_output_is_found_where_it_lies(folder, at):
+    n = 25 << 20
+    st.write(folder / 'in.safetensors', {'large': ('F16', [n // 2], bytes(n))})
+    command = ['convert', '--cast', 'BF16', folder / 'in.safetensors', folder / 'out.safetensors']
+    done = weightfs(*command, code=None, env=crash.flipping(folder, 'out.safetensors', at))
+    begin, end = map(int, re.search(r'between offsets (\d+) and (\d+)', done.stderr).groups())
+    assert begin <= at < end
+    assert not (folder / 'out.safetensors').exists()
 
 
 def test_what_the_kernel_copied_is_not_read_again(folder):
