@@ -486,7 +486,7 @@ const struct verb verb_ls = {
                 {"long", NULL, "-l: also offset, file, key in the file, changes"},
                 {"no-fold", NULL, "with --tree: draw equal layers one by one"},
                 {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
-                {"sort", "ORDER", "by key, name, size or dtype; none: as in the file"},
+                {"sort", "ORDER", "key, name, size, dtype or none (as in the file)"},
                 {"tree", NULL, "draw a tree with counts and sizes"}},
     .run = run_ls,
 };
@@ -609,6 +609,6 @@ const struct verb verb_find = {
                 {"json", NULL, "print JSON, as docs/json.md describes it"},
                 {"long", NULL, "-l: also offset, file, key in the file, changes"},
                 {"null", NULL, "-0: print only keys, unescaped, each with a NUL"},
-                {"sort", "ORDER", "by key, name, size or dtype; none: as in the file"}},
+                {"sort", "ORDER", "key, name, size, dtype or none (as in the file)"}},
     .run = run_find,
 };

@@ -696,6 +696,6 @@ const struct verb verb_show = {
                 {"no-fold", NULL, "a line for each tensor"},
                 {"percentiles", NULL, "in pipes too, print percentiles"},
                 {"slice", "RANGES", "print the elements of a slice, such as 0:4,:"},
-                {"sort", "ORDER", "by key, size, min, max, mean, std, zeros or nan"}},
+                {"sort", "ORDER", "key, none, size, min, max, mean, std, zeros, nan"}},
     .run = run_show,
 };

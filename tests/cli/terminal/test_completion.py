@@ -12,6 +12,9 @@ from wfs_testlib.program import BUILD, ROOT, weightfs
 
 KEYS = ['layer.0.weight', 'layer.1.weight', 'head', 'a b', '$(touch caught)', '`touch caught`', "x'; touch caught; '", '-dash']
 
+# What shells offer beside: files.
+FILES = {'', 'm.safetensors'}
+
 
 @pytest.fixture(scope='module')
 def place(tmp_path_factory):
@@ -38,8 +41,10 @@ def shell(place, *command):
 
 
 def in_bash(place, *words):
+    """As bash calls it: --NAME=VALUE is three words for it."""
     script = 'source ../weightfs.bash; COMP_WORDS=(weightfs "$@"); COMP_CWORD=$#; _weightfs; printf "%s\\n" "${COMPREPLY[@]}"'
-    return shell(place, 'bash', '-c', script, 'bash', *words)
+    split = [part for word in words for part in (re.split('(=)', word) if word.startswith('--') else [word])]
+    return shell(place, 'bash', '-c', script, 'bash', *(split[:-1] if split[-2:] == ['=', ''] else split))
 
 
 def in_fish(place, *words):
@@ -80,8 +85,39 @@ def test_the_output_of_a_verb_is_no_mount_option(complete):
     assert 'overwrite' not in complete('report', 'm.safetensors', '-o', 'ov') + complete('map', 'm.safetensors', '-o', 'ov')
 
 
+def test_keys_come_a_segment_at_a_time(complete):
+    assert complete('cat', 'm.safetensors', 'la') == ['layer.']
+    assert complete('cat', 'm.safetensors', 'layer.') == ['layer.0.weight', 'layer.1.weight']
+    assert complete('cat', 'm.safetensors', 'layer.1') == ['layer.1.weight']
+
+
+# Each is checked against the message about a wrong value, which has all of them.
+@pytest.mark.parametrize('verb, option, wrong', [
+    ('ls', '--color', ['ls', 'm.safetensors']), ('ls', '--sort', ['ls', 'm.safetensors']), ('show', '--sort', ['show', 'm.safetensors']),
+    ('convert', '--format', ['convert', 'm.safetensors', 'x']), ('plan', '--format', ['convert', 'm.safetensors', 'x']),
+    ('convert', '--ties', ['convert', 'm.safetensors', 'x']), ('extract', '--layout', ['extract', 'm.safetensors', '-d', 'x']),
+    ('ls', '--cast', ['ls', 'm.safetensors']), ('ls', '--to', ['ls', 'm.safetensors']), ('diff', '--sort', ['diff', '--long', 'm.safetensors', 'm.safetensors'])])
+def test_values_of_options(place, complete, verb, option, wrong):
+    error = weightfs(*wrong, option + '=?', cwd=place / 'work', code=None).error
+    known = re.split(', | or | and ', re.search('(?:must be(?: one of)?|known are) (.*?)(?:, not |$)', error)[1].replace("'", ''))
+    for words in ([option + '='], [option, '']):
+        found = {value.removeprefix(option + '=') for value in complete(verb, *words)} - FILES
+        assert found - set(known) == set() and set(known) - found <= {'none'}, (found, error)
+    assert complete(verb, option + '=' + known[0][:2])[0].endswith(known[0])
+
+
+def test_first_words_of_verbs(complete):
+    assert complete('cache', 'v') == ['verify'] and set(complete('patch', '')) - FILES == {'make', 'show', 'apply'}
+
+
+def test_mount_points(complete, folder, mount):
+    source = st.write(folder / 'm.safetensors', {'w': ('U8', [1], b'x')})
+    here = str(mount(source).path)
+    for verb in ('umount', 'status', 'commit', 'discard', 'diff'):
+        assert here in complete(verb, here[:-1]), verb
+
+
 def test_keys(complete):
-    assert complete('cat', 'm.safetensors', 'layer') == ['layer.0.weight', 'layer.1.weight']
     assert 'head' in complete('ls', 'm.safetensors', 'layer.0.weight', 'he')
     found = complete('show', 'm.safetensors', '')
     assert len([key for key in found if key.replace('\\', '') in KEYS]) >= 4 and 'head' in found
