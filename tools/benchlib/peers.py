@@ -111,7 +111,7 @@ def other_formats(peers, source, pth):
     for name in ("model.safetensors", "model.pth"):
         same = source if name.endswith("safetensors") else pth
         peers.row("`cp` out of `.weightfs/out/%s`, with a mount" % name, "`cp` and `sync` of such a file", ["sh", "-c", 'cp "$0" "$1" && sync "$1"', same, out],
-                  peers.mounted('cp "$0/.weightfs/out/%s" "$3" && sync "$3"' % name, source), "bytes of a mount go through the kernel twice")
+                  peers.mounted('cp "$0/.weightfs/out/%s" "$3" && sync "$3"' % name, source), "the kernel takes a page for every 4 KiB that a mount reads, and fills it with a second copy")
     archive = peers.bench.path("files.tar")
     run([weightfs, "extract", "--directory=" + out, source])
     run(["tar", "-cf", archive, "-C", out, "."])

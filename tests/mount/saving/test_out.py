@@ -38,6 +38,20 @@ def test_every_format_that_can_be_written_is_there_with_its_exact_size(mount, sm
         assert copied(mounted, name, folder) == wanted
 
 
+@pytest.mark.parametrize('options', [[], ['output=new.safetensors']])
+@pytest.mark.parametrize('name', [OUT + '/model.safetensors', OUT + '/model.bpk', 'step'])
+def test_all_of_a_file_is_data_for_programs_that_look_for_holes(mount, small, folder, options, name):
+    mounted = mount(small, *[option.replace('new', str(folder / 'new')) for option in options])
+    n_bytes = (mounted / name).stat().st_size
+    with open(mounted / name, 'rb') as file:
+        assert os.lseek(file.fileno(), 0, os.SEEK_DATA) == 0
+        assert os.lseek(file.fileno(), 5, os.SEEK_DATA) == 5
+        assert os.lseek(file.fileno(), 0, os.SEEK_HOLE) == n_bytes
+        with pytest.raises(OSError) as failure:
+            os.lseek(file.fileno(), n_bytes, os.SEEK_DATA)
+        assert failure.value.errno == errno.ENXIO
+
+
 @pytest.mark.parametrize('extension', ['safetensors', 'bpk', 'pth'])
 def test_it_equals_what_the_commit_writes_byte_for_byte(mount, small, folder, extension):
     mounted = mount(small, 'output=%s' % (folder / ('new.' + extension)))
