@@ -5,6 +5,7 @@
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/progress.h"
+#include "program/checkpoint.h"
 #include "program/destination.h"
 #include "program/print.h"
 #include "program/terminal.h"
@@ -142,7 +143,7 @@ static enum exit_code run_cat(const struct args *args)
     if (tensor->trouble != NULL)
         return input_read_error(path, tensor, -EIO);
     if (args_has(args, "npy")) {
-        if (input_is_unknown_to_numpy(tensor) && screen_width(STDERR_FILENO) > 0)
+        if (checkpoint_is_unknown_to_numpy(tensor) && screen_width(STDERR_FILENO) > 0)
             print_warning(path, tensor->key, "numpy cannot compute with it; --npy=f32 widens it");
         exit_code = write_header(tensor, path);
     }
@@ -359,7 +360,7 @@ static void note_unknown(struct extraction *extraction, const struct wfs_tree_fi
     const struct wfs_tensor *tensor = extraction->is_raw || file->is_value || file->key == NULL
                                           ? NULL
                                           : wfs_catalog_find(extraction->catalog, file->key);
-    extraction->n_unknown += tensor != NULL && input_is_unknown_to_numpy(tensor);
+    extraction->n_unknown += tensor != NULL && checkpoint_is_unknown_to_numpy(tensor);
 }
 
 static int write_file(void *ctx, const struct wfs_tree_file *file)

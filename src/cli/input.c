@@ -222,13 +222,6 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
 
 /* ---- arrays of numpy ---- */
 
-bool input_is_unknown_to_numpy(const struct wfs_tensor *tensor)
-{
-    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
-    return wfs_dtype_kind(dtype) == WFS_KIND_FLOAT &&
-           (dtype == WFS_BF16 || wfs_dtype_bits(dtype) < 16);
-}
-
 /* Adds a regex that matches the key and no other. */
 static void add_exact(struct strbuf *out, const char *key)
 {

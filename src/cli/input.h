@@ -23,9 +23,6 @@ enum exit_code input_load_report(const struct args *args, const char *path,
 /* Loads the source, or prints why not. "-" is the standard input, which must be a regular file. */
 enum exit_code input_load(const struct args *args, const char *path, struct wfs_catalog **out);
 
-/* Returns whether the elements are floats that numpy has as bytes only. */
-bool input_is_unknown_to_numpy(const struct wfs_tensor *tensor);
-
 /* Loads what becomes .npy files: with --npy=f32, floats that are narrower than F32 are that. */
 enum exit_code input_load_npy(const struct args *args, const char *path, struct wfs_catalog **out);
 

@@ -169,6 +169,18 @@ static int check_writers(const struct wfs_catalog *catalog, const struct target 
     return 0;
 }
 
+/* Tells a user at a terminal which dtypes numpy lacks. */
+static void warn_of_numpy(const struct wfs_catalog *catalog)
+{
+    uint64_t n_unknown = 0;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++)
+        n_unknown += checkpoint_is_unknown_to_numpy(wfs_catalog_tensor(catalog, i));
+    if (n_unknown > 0)
+        log_warning("numpy cannot compute with the elements of %s ('<V2', '|V1'): "
+                    "-o cast=f32 widens BF16, cast=REGEX:f32 all that it matches",
+                    wfs_count(n_unknown, "file").text);
+}
+
 /* Warns of damage and of guesses; the report has the warnings that are not repeated here. */
 static void warn(const char *source, const struct wfs_catalog *catalog,
                  const struct wfs_report *report)
@@ -193,6 +205,8 @@ static void warn(const char *source, const struct wfs_catalog *catalog,
 static int check(struct driver *driver)
 {
     warn(driver->target->source.opened, driver->catalog, driver->report);
+    if (driver->options->files == WFS_FILES_NPY && log_is_on_terminal())
+        warn_of_numpy(driver->catalog);
     const int rc = check_writers(driver->catalog, driver->target);
     return rc != 0 ? rc : target_check(driver->target, driver->options, driver->catalog);
 }

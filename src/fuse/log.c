@@ -11,16 +11,23 @@
 #include <stdio.h>
 #include <syslog.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct {
     const char *file, *path;
-    bool is_debug, is_syslog;
+    bool is_debug, is_syslog, is_terminal;
 } state;
 
 void log_start(const char *file, bool is_debug)
 {
     state.file = file;
     state.is_debug = is_debug;
+    state.is_terminal = isatty(STDERR_FILENO) != 0;
+}
+
+bool log_is_on_terminal(void)
+{
+    return state.is_terminal && !state.is_syslog;
 }
 
 void log_set_path(const char *path)

@@ -11,6 +11,9 @@
 /* Sets the name that precedes every message; borrowed, may be NULL. */
 void log_start(const char *file, bool is_debug);
 
+/* Returns whether a user sees the messages at once; a process that is confined may ask, too. */
+bool log_is_on_terminal(void);
+
 /* Sets the name for the system log, where the working directory of the user is not known. */
 void log_set_path(const char *path);
 

@@ -271,6 +271,16 @@ static const char *find_user_trouble(const struct mount_options *options)
     return NULL;
 }
 
+/* Returns what a container lacks where the kernel, or its rules, refuse a mount. */
+static const char *remedy_of(const char *text)
+{
+    return strstr(text, strerror(EPERM)) != NULL || strstr(text, strerror(EACCES)) != NULL
+               ? " (give the container that right: docker run --device /dev/fuse --cap-add "
+                 "SYS_ADMIN --security-opt apparmor=unconfined, or mount in 'unshare -rm'); the "
+                 "verbs that only read or convert work without it"
+               : "";
+}
+
 /* Prints one line on why mounting failed; text is the message of libfuse, may be empty. */
 static void mountpoint_explain(const struct mountpoint *mountpoint,
                                const struct mount_options *options, const char *text)
@@ -293,8 +303,9 @@ static void mountpoint_explain(const struct mountpoint *mountpoint,
     else if (trouble != NULL)
         log_error("cannot mount on '%s': %s", path.text, trouble);
     else
-        log_error("cannot mount on '%s': %s", path.text,
-                  *text != '\0' ? wfs_prose(text).text : "libfuse gives no reason");
+        log_error("cannot mount on '%s': %s%s", path.text,
+                  *text != '\0' ? wfs_prose(text).text : "libfuse gives no reason",
+                  remedy_of(text));
 }
 
 /* ---- the supervisor ---- */

@@ -249,6 +249,13 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
     return exit_of_view(&failure->err);
 }
 
+bool checkpoint_is_unknown_to_numpy(const struct wfs_tensor *tensor)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    return wfs_dtype_kind(dtype) == WFS_KIND_FLOAT &&
+           (dtype == WFS_BF16 || wfs_dtype_bits(dtype) < 16);
+}
+
 int checkpoint_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor, int code)
 {
     const struct wfs_quoted key = wfs_quote(tensor->key);

@@ -54,6 +54,9 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
                                const struct wfs_view *view, struct wfs_catalog **out,
                                struct wfs_report **report, struct checkpoint_failure *failure);
 
+/* Returns whether the elements are floats that numpy has as bytes only. */
+bool checkpoint_is_unknown_to_numpy(const struct wfs_tensor *tensor);
+
 /* Reports why bytes of a tensor could not be read; code is what the read returned. */
 int checkpoint_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor, int code);
 

@@ -343,6 +343,14 @@ def test_a_closed_device_is_told(namespace):
     ''')
 
 
+@pytest.mark.root
+def test_a_container_without_the_right_to_mount_is_told_what_it_lacks(sample, folder):
+    (folder / 'mnt').mkdir()
+    told = tool('setpriv', '--bounding-set=-sys_admin', '--inh-caps=-sys_admin', *program.COMMAND, sample, folder / 'mnt', code=None)
+    assert told.code == 8 and told.stderr.count('\n') == 1
+    assert "mount failed: Operation not permitted (give the container that right: docker run --device /dev/fuse --cap-add SYS_ADMIN" in told.stderr
+
+
 def test_a_planted_link_is_no_temporary(mount, sample, folder):
     (folder / 'precious').write_text('precious')
     (folder / '.out.safetensors.weightfs.tmp').symlink_to('precious')

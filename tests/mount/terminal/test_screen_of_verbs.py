@@ -248,3 +248,17 @@ def test_waiting_for_a_mount_fits(edited):
         program.unmount(mnt.path)
         demand_fit(terminal.screen('status', '--watch', output, columns=columns), columns)
         mnt.wait()
+
+
+def test_a_mount_of_arrays_tells_what_numpy_lacks(folder):
+    st.write(folder / 'm.safetensors', {'a': ('BF16', [2], bytes(4)), 'b': ('F8_E4M3', [2], bytes(2)), 'c': ('F32', [2], bytes(8))})
+    (folder / 'mnt').mkdir()
+    for option, expected in (('files=npy', 'of 2 files'), ('files=npy,cast=F32', 'of 1 file'), ('files=npy,cast=[ab]:f32', None), ('files=raw', None)):
+        screen = terminal.screen(folder / 'm.safetensors', folder / 'mnt', '-o', option, columns=300)
+        try:
+            told = "numpy cannot compute with the elements %s ('<V2', '|V1'): -o cast=f32 widens BF16, cast=REGEX:f32 all that it matches" % expected
+            assert screen.text.endswith(told) if expected else 'numpy' not in screen.text
+            if 'cast' in option:
+                assert numpy.load(folder / 'mnt/a.npy').dtype == numpy.dtype('<f4')
+        finally:
+            weightfs('umount', folder / 'mnt')
