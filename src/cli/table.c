@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { N_KEY_SCREENS = 4 };
 enum { N_GAP = 2 }; /* columns between two columns */
 
 /* Returns whether CSV has the column: all rows have what JSON has always. */
@@ -121,7 +122,10 @@ void table_text(struct table *table, enum screen_colour colour, const char *text
         size_t *widest = &table->widths[column - table->columns];
         const char byte = (char)colour;
         strbuf_add(&table->cells, &byte, 1);
-        const size_t width = screen_cut(&table->cells, shown, table->n_screen, cut_of(column));
+        /* Of a key, more is kept: where it is cut is decided when all are there. */
+        const size_t n_kept = (column->is_key ? N_KEY_SCREENS : 1) * table->n_screen;
+        size_t width = screen_cut(&table->cells, shown, n_kept, cut_of(column));
+        width = width < table->n_screen ? width : table->n_screen;
         strbuf_add(&table->cells, "", 1);
         *widest = width > *widest ? width : *widest;
     } else if (table->form == TABLE_SCREEN) {
@@ -293,13 +297,66 @@ static void shrink(struct table *table)
     }
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Returns how many of the first texts of a column look like another of them. */
+static size_t count_alike(const struct table *table, size_t column, unsigned n_percent)
+{
+    enum { N_LOOKED = 1000 };
+    autostrbuf struct strbuf texts = {0};
+    const char *shown[N_LOOKED], *cell = table->cells.bytes;
+    size_t n = 0, n_alike = 0;
+    for (size_t i = 0; i < table->n_cells && n < N_LOOKED; i++) {
+        if (i % table->n_columns == column) {
+            screen_cut(&texts, cell + 1, table->widths[column], n_percent);
+            strbuf_add(&texts, "", 1);
+            n++;
+        }
+        cell += strlen(cell + 1) + 2;
+    }
+    if (texts.has_failed)
+        return 0;
+    const char *text = texts.bytes;
+    for (size_t i = 0; i < n; i++, text += strlen(text) + 1)
+        shown[i] = text;
+    qsort(shown, n, sizeof(*shown), by_text);
+    for (size_t i = 1; i < n; i++)
+        n_alike += strcmp(shown[i - 1], shown[i]) == 0;
+    return n_alike;
+}
+
+/* Keys are cut where the fewest of them look alike: in the middle, or further to the front. */
+static void choose_cut(struct table *table)
+{
+    static const unsigned shares[] = {CUT_MIDDLE, 66, 75};
+    enum { N_HEAD = 5 }; /* of "  -> KEY" */
+    size_t i = 0, least = SIZE_MAX;
+    while (i < table->n_columns && (!table->columns[i].is_key || table->widths[i] == 0))
+        i++;
+    for (size_t k = 0; i < table->n_columns && least > 0 && k < sizeof(shares) / sizeof(*shares);
+         k++) {
+        const size_t n_alike = count_alike(table, i, shares[k]);
+        const size_t n_tail = table->widths[i] * shares[k] / 100;
+        if (k > 0 && table->widths[i] < n_tail + 1 + N_HEAD)
+            break;
+        if (n_alike < least)
+            table->n_tail = shares[k];
+        least = n_alike < least ? n_alike : least;
+    }
+}
+
 /* Adds a cell to a line of which n_left columns are free; returns how many are then. */
 static size_t add_cell(const struct table *table, struct strbuf *line, size_t i,
                        enum screen_colour colour, const char *text, size_t n_left)
 {
     autostrbuf struct strbuf cell = {0};
     const size_t room = table->widths[i] < n_left ? table->widths[i] : n_left;
-    const size_t width = screen_cut(&cell, text, room, cut_of(&table->columns[i]));
+    const struct table_column *column = &table->columns[i];
+    const size_t width =
+        screen_cut(&cell, text, room, column->is_key ? table->n_tail : cut_of(column));
     const bool has_colour = table->has_colour && colour != COLOUR_NONE && width > 0;
     const size_t n_before = table->columns[i].is_right ? room - width : 0;
     const size_t n_after = table->columns[i].is_right ? 0 : room - width;
@@ -389,6 +446,7 @@ int table_print(struct table *table)
     drop(table, false);
     drop(table, true);
     shrink(table);
+    choose_cut(table);
     print_row(table, NULL, &has_failed);
     const char *cells = table->cells.bytes;
     for (size_t i = 0; i < table->n_cells && !has_failed && !ferror(stdout); i += table->n_columns)

@@ -59,6 +59,7 @@ struct table {
     struct strbuf cells; /* of the terminal: a byte for the colour, text, NUL */
     size_t n_cells;
     size_t n_screen; /* columns of the terminal */
+    unsigned n_tail; /* percent of a key that is cut that are its end */
     bool has_colour;
 };
 

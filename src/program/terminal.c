@@ -169,7 +169,7 @@ static size_t take(const char *text, size_t n_columns, size_t *ret_columns)
     return i;
 }
 
-size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, enum screen_cut cut)
+size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, unsigned n_percent)
 {
     const size_t n_all = screen_columns(text);
     if (n_all <= n_columns) {
@@ -178,7 +178,7 @@ size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, enum s
     }
     if (n_columns == 0)
         return 0;
-    size_t n_head, n_tail = cut == CUT_MIDDLE ? n_columns / 2 : 0, skipped;
+    size_t n_head, n_tail = n_columns * n_percent / 100, skipped;
     const size_t n_bytes = take(text, n_columns - 1 - n_tail, &n_head);
     strbuf_add(out, text, n_bytes);
     strbuf_puts(out, "…");

@@ -28,7 +28,7 @@ enum screen_colour {
 };
 
 /* Which part of a text that is too long gives way to "…". */
-enum screen_cut { CUT_END, CUT_MIDDLE };
+enum screen_cut { CUT_END = 0, CUT_MIDDLE = 50 }; /* percent of it that are the end of a text */
 
 /* Sets what --color asked for. */
 void screen_set_colour(enum screen_when when);
@@ -50,8 +50,9 @@ void screen_paint(FILE *out, enum screen_colour colour, const char *text);
 /* Returns how many columns the text takes. */
 size_t screen_columns(const char *text);
 
-/* Adds the text, cut to at most n_columns. Returns how many columns it takes then. */
-size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, enum screen_cut cut);
+/* Adds the text, cut to at most n_columns: of these, n_percent are its end. Returns how many
+ * columns it takes then. */
+size_t screen_cut(struct strbuf *out, const char *text, size_t n_columns, unsigned n_percent);
 
 /* Adds the filled part of a bar that is n_columns wide; share is from 0 to 1. */
 void screen_bar(struct strbuf *out, double share, size_t n_columns);

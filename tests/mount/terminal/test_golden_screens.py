@@ -63,3 +63,12 @@ def test_what_is_equal_leaves_before_a_key_is_cut(folder, words, seed):
         if any('…' in row[0] for row in rows):
             least = columns * 2 // 5 + 1
             assert len(heading) == 1 or 'no room' in left or max(terminal.width(row[0]) for row in rows) >= least
+
+
+@pytest.mark.parametrize('verb', ['ls', 'show', 'sum', 'plan'])
+def test_keys_are_cut_where_they_can_be_told_apart(folder, verb):
+    keys = ['model.a_component_of_the_model.%s_projection.weight' % name for name in 'abcdef']
+    st.write(folder / 'm.safetensors', {key: ('F32', [2, 4], bytes([i] * 32)) for i, key in enumerate(keys)})
+    screen = terminal.screen(verb, folder / 'm.safetensors', columns=40)
+    cut = [line.split()[0] for line in screen.lines if line.startswith('model.')]
+    assert len(cut) == len(set(cut)) == len(keys) and all(text.count('\u2026') == 1 for text in cut), screen.text
