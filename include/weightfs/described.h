@@ -22,7 +22,8 @@ struct described {
  * pickle, behind its length. After 64 GiB of searching nothing is found any more. */
 bool described_has(struct described *described, const char *name);
 
-/* Returns whether both are names of files of one set, which differ in the number before "-of-". */
+/* Returns whether both are names of files of one set, which differ in the number before "-of-", or
+ * behind "consolidated." or "model_part-". */
 bool described_is_sibling(const char *name, const char *other);
 
 #endif

@@ -95,23 +95,22 @@ bool described_has(struct described *d, const char *name)
     return is_found;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 bool described_is_sibling(const char *name, const char *other)
 {
-    const char *of = NULL;
+    static const char *const marks[] = {"consolidated.", "model_part-"}, digits[] = "0123456789";
+    const char *of = NULL, *number = NULL;
     for (const char *at = strstr(name, "-of-"); at != NULL; at = strstr(at + 1, "-of-"))
         of = at;
-    if (of == NULL || strlen(name) != strlen(other))
+    for (size_t i = 0; i < sizeof(marks) / sizeof(*marks) && of == NULL && number == NULL; i++) {
+        number = strstr(name, marks[i]);
+        number = number == NULL ? NULL : number + strlen(marks[i]);
+    }
+    for (number = of != NULL ? of : number;
+         of != NULL && number > name && strchr(digits, number[-1]) != NULL;)
+        number--;
+    if (number == NULL || strlen(name) != strlen(other))
         return false;
-    const size_t n_end = (size_t)(of - name);
-    size_t n_digits = 0;
-    while (n_digits < n_end && is_digit(name[n_end - 1 - n_digits]) &&
-           is_digit(other[n_end - 1 - n_digits]))
-        n_digits++;
-    return n_digits > 0 && memcmp(name, other, n_end - n_digits) == 0 &&
-           strcmp(of, other + n_end) == 0;
+    const size_t start = (size_t)(number - name), n = strspn(number, digits);
+    return n > 0 && memcmp(name, other, start) == 0 && strspn(other + start, digits) >= n &&
+           strcmp(number + n, other + start + n) == 0;
 }

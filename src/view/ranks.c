@@ -17,6 +17,7 @@
 
 #include "base/bytes.h"
 #include "compute/join.h"
+#include "remote/remote_source.h"
 #include "tensor/tensor.h"
 #include "view/pass.h"
 
@@ -24,7 +25,8 @@ enum { MOST_RANKS = 1024 };
 
 struct ranks {
     struct pass *pass;
-    const char *front, *back; /* of the path, around the number */
+    const char *url;          /* beside which the other ranks are; NULL: they are files */
+    const char *front, *back; /* of the path, or of the name in the URL, around the number */
     int n_digits;
     size_t n;
     const struct wfs_catalog **catalogs; /* malloc'ed; that of rank 0 is the source */
@@ -44,14 +46,22 @@ static void ranks_done(struct ranks *ranks)
 
 /* ---- files ---- */
 
-/* Returns the path of a rank, in the arena; NULL when out of memory. */
-static const char *path_of(const struct ranks *ranks, size_t i)
+/* Finds the path or the URL of a rank, in the arena. */
+static int find_path(const struct ranks *ranks, size_t i, const char **ret)
 {
-    return arena_print(&ranks->pass->catalog->arena, "%s%0*zu%s", ranks->front, ranks->n_digits, i,
-                       ranks->back);
+    struct arena *arena = &ranks->pass->catalog->arena;
+    autofree char *url = NULL;
+    *ret = arena_print(arena, "%s%0*zu%s", ranks->front, ranks->n_digits, i, ranks->back);
+    const int code = *ret == NULL || ranks->url == NULL
+                         ? 0
+                         : url_sibling(ranks->url, *ret, &url, ranks->pass->err);
+    if (code == 0 && url != NULL)
+        *ret = arena_copy(arena, url, strlen(url));
+    return code == 0 && *ret == NULL ? wfs_fail_memory(ranks->pass->err) : code;
 }
 
-/* Finds the number in the path of the source, which is of rank 0. */
+/* Finds the number in the path of the source, or in the last name of its URL, which is of rank 0.
+ */
 static int find_number(struct ranks *ranks, const char *path)
 {
     static const char *const marks[] = {"consolidated.", "mp_rank_", "model_part-"};
@@ -62,6 +72,11 @@ static int find_number(struct ranks *ranks, const char *path)
             number = at + strlen(marks[i]) > number ? at + strlen(marks[i]) : number;
     }
     const size_t n = number == NULL ? 0 : strspn(number, "0123456789");
+    if ((n == 0 || n > 4) && ranks->url != NULL)
+        return wfs_fail(ranks->pass->err, EINVAL,
+                        "join: '%s' has no rank in its name, as 'consolidated.00.*' has; a "
+                        "folder for each rank has to be downloaded first",
+                        wfs_quote(path).text);
     if (n == 0 || n > 4)
         return wfs_fail(ranks->pass->err, EINVAL,
                         "join: '%s' has no rank in its name, as 'consolidated.00.*', "
@@ -77,24 +92,39 @@ static int find_number(struct ranks *ranks, const char *path)
     return ranks->front == NULL || ranks->back == NULL ? wfs_fail_memory(ranks->pass->err) : 0;
 }
 
-/* Counts the files, which have all numbers from 0 on. */
-static int count(struct ranks *ranks)
+/* Returns whether a rank is there: 1, 0, or an error. */
+static int exists(const struct ranks *ranks, const char *path, struct wfs_remote *remote)
 {
-    size_t n_found = 0;
-    for (size_t i = 0; i < MOST_RANKS; i++) {
-        char path[4352];
-        if (snprintf(path, sizeof(path), "%s%0*zu%s", ranks->front, ranks->n_digits, i,
-                     ranks->back) >= (int)sizeof(path))
-            return wfs_fail(ranks->pass->err, ENAMETOOLONG, "join: the path is too long");
-        if (i > 0 && access(path, F_OK) < 0)
+    struct wfs_error inner = {0};
+    struct source *source = NULL;
+    if (ranks->url == NULL)
+        return access(path, F_OK) == 0;
+    const int code = remote_source_open(remote, path, &source, &inner);
+    source_free(source);
+    return code == 0              ? 1
+           : inner.code == ENOENT ? 0
+                                  : wfs_fail(ranks->pass->err, -code, "join: '%s': %s",
+                                             wfs_quote(path).text, inner.text);
+}
+
+/* Counts the ranks, which have all numbers from 0 on. A server is not asked far beyond the last. */
+static int count(struct ranks *ranks, struct wfs_remote *remote)
+{
+    const char *path;
+    ranks->n = 1;
+    for (size_t i = 1; i < MOST_RANKS && (ranks->url == NULL || i < ranks->n + 2); i++) {
+        int code = find_path(ranks, i, &path);
+        code = code < 0 ? code : exists(ranks, path, remote);
+        if (code < 0)
+            return code;
+        if (code == 0)
             continue;
-        if (i > n_found)
+        if (i > ranks->n)
             return wfs_fail(ranks->pass->err, ENOENT,
-                            "join: there is no rank %zu beside '%s', which is rank %zu", n_found,
+                            "join: there is no rank %zu beside '%s', which is rank %zu", ranks->n,
                             wfs_quote(path).text, i);
-        n_found++;
+        ranks->n++;
     }
-    ranks->n = n_found;
     return 0;
 }
 
@@ -108,10 +138,10 @@ static int load(struct ranks *ranks, const struct wfs_view_loader *loader)
         return wfs_fail_memory(pass->err);
     for (size_t i = 0; i < ranks->n; i++) {
         struct wfs_catalog *catalog = pass->catalog;
-        const char *path = path_of(ranks, i);
-        if (path == NULL)
-            return wfs_fail_memory(pass->err);
-        const int code = i == 0 ? 0 : loader->load(loader->ctx, path, &catalog, pass->err);
+        const char *path;
+        int code = find_path(ranks, i, &path);
+        if (code == 0 && i > 0)
+            code = loader->load(loader->ctx, path, &catalog, pass->err);
         if (code < 0)
             return code;
         ranks->catalogs[i] = catalog;
@@ -323,13 +353,16 @@ int ranks_join(struct pass *pass, const struct wfs_view_loader *loader)
 {
     cleanup(ranks_done) struct ranks ranks = {.pass = pass};
     const struct rule *first = rule_next(pass->view->rules, RULE_JOIN);
-    const char *path = pass->catalog->sources.n == 0 ? "" : pass->catalog->sources.list[0]->path;
+    const struct source *source =
+        pass->catalog->sources.n == 0 ? NULL : pass->catalog->sources.list[0];
     if (first == NULL)
         return 0;
-    if (url_is(path))
-        return wfs_fail(pass->err, EOPNOTSUPP, "join: ranks are read from files, not from URLs");
-    int code = find_number(&ranks, path);
-    code = code < 0 ? code : count(&ranks);
+    ranks.url = source == NULL ? NULL : remote_source_url(source);
+    autofree char *name = ranks.url == NULL ? NULL : url_name(ranks.url);
+    if (ranks.url != NULL && name == NULL)
+        return wfs_fail_memory(pass->err);
+    int code = find_number(&ranks, name != NULL ? name : source == NULL ? "" : source->path);
+    code = code < 0 ? code : count(&ranks, loader->remote);
     code = code < 0 ? code : load(&ranks, loader);
     const size_t n = pass->catalog->n_tensors;
     for (size_t i = 0; i < n && code >= 0; i++)
@@ -338,9 +371,13 @@ int ranks_join(struct pass *pass, const struct wfs_view_loader *loader)
     if (code < 0)
         return code;
     char text[WFS_ERROR_TEXT_MAX];
-    snprintf(text, sizeof(text), "%s: %s joined, %s everywhere; values are those of rank 0",
+    const bool is_stage = ranks.back[0] == '_' && strchr("0123456789", ranks.back[1]) != NULL;
+    snprintf(text, sizeof(text), "%s: %s joined, %s everywhere; values are those of rank 0%s",
              wfs_count(ranks.n, "rank").text, wfs_count(ranks.n_joined, "tensor").text,
-             wfs_count_as(ranks.n_equal, "is equal", "are equal").text);
+             wfs_count_as(ranks.n_equal, "is equal", "are equal").text,
+             is_stage ? "; this is one stage of a pipeline, or one group of experts: the others, "
+                        "whose numbers begin with 0 again, are not in it"
+                      : "");
     report_add(pass->report, REPORT_NOTICES, "join", text);
     return 0;
 }

@@ -193,6 +193,11 @@ static void names_of_a_set_differ_in_the_number(void)
                                           ""};
     check(described_is_sibling(name, "state-of-the-00003-of-00003.gguf"));
     check(described_is_sibling("1-of-1", "2-of-1"));
+    check(described_is_sibling("consolidated.00.pth", "consolidated.07.pth"));
+    check(described_is_sibling("x-model_part-0.pt", "x-model_part-1.pt"));
+    check(!described_is_sibling("consolidated.00.pth", "consolidated.00.pt"));
+    check(!described_is_sibling("consolidated.00.pth", "consolidated.0x.pth"));
+    check(!described_is_sibling("consolidated.pth", "consolidated.pth"));
     check(!described_is_sibling("model-of-x", "model-of-x") && !described_is_sibling("x", "x"));
     for (size_t i = 0; i < sizeof(are_not) / sizeof(*are_not); i++)
         check(!described_is_sibling(name, are_not[i]) && !described_is_sibling(are_not[i], name));

@@ -124,6 +124,48 @@ def test_what_does_not_fit_is_named(memory):
     assert 'consolidated.01' in weightfs('ls', '--join=llama', memory / 'consolidated.00.safetensors', code=None).error
 
 
+def test_a_stage_of_a_pipeline_says_that_it_is_one(memory):
+    for name in ('mp_rank_00_000', 'mp_rank_01_000', 'mp_rank_00_001'):
+        (memory / name).mkdir()
+        write_rank(memory / name / 'model_optim_rng.pt', {'layers.0.w': numpy.ones((2, 2))})
+    plan = weightfs('plan', '--json', '--join=layers:0', memory / 'mp_rank_00_000/model_optim_rng.pt')
+    assert '2 ranks: 1 tensor joined' in plan.stdout and 'this is one stage of a pipeline' in plan.stdout
+
+
+@pytest.mark.parametrize('form', ['safetensors', 'pth', 'bpk', 'mpk', 'gguf'])
+def test_ranks_and_the_whole_in_every_format(memory, form):
+    whole = write(memory, (0, .5, 1), dtype='F32')
+    for rank in range(2):
+        weightfs('convert', memory / ('consolidated.%02d.safetensors' % rank), memory / ('model_part-%d.%s' % (rank, form)), has_notices=True)
+    first = memory / ('model_part-0.%s' % form)
+    weightfs('convert', '--join=llama', first, memory / 'out.safetensors', has_notices=True)
+    check(memory / 'out.safetensors', whole, 'F32')
+    for target in ('out.pth', 'out.bpk', 'out.mpk', 'out.gguf', 'shards/', 'distributed'):
+        options = {'shards/': ['--format=safetensors', '--max-shard-size=4K'], 'distributed': ['--format=dcp']}.get(target, [])
+        weightfs('convert', *options, '--join=llama', first, '%s/%s' % (memory, target), has_notices=True)
+        weightfs('convert', memory / target, memory / 'back.safetensors', '--overwrite', has_notices=True)
+        check(memory / 'back.safetensors', whole, 'F32')
+
+
+@pytest.mark.parametrize('form', ['safetensors', 'pth'])
+def test_ranks_by_url(serve, folder, form):
+    whole = write(folder, (0, .25, .5, 1))
+    for rank in range(3) if form != 'safetensors' else ():
+        weightfs('convert', folder / ('consolidated.%02d.safetensors' % rank), folder / ('consolidated.%02d.%s' % (rank, form)))
+    server = serve(folder)
+    url = server.url('consolidated.00.%s' % form)
+    weightfs('convert', '--join=llama', url, folder / 'out.safetensors')
+    check(folder / 'out.safetensors', whole)
+    key = 'layers.0.attention.wo.weight'
+    assert weightfs('cat', '--cache=none', '--join=llama', url, key).raw == merging.encode(whole[key], 'BF16')
+    (folder / ('consolidated.01.%s' % form)).unlink()
+    missing = weightfs('ls', '--cache=none', '--join=llama', url, code=3).error
+    assert "there is no rank 1 beside '%s', which is rank 2" % server.url('consolidated.02.%s' % form) in missing
+    (folder / 'mp_rank_00').mkdir()
+    (folder / ('consolidated.00.%s' % form)).rename(folder / ('mp_rank_00/model.%s' % form))
+    assert 'a folder for each rank has to be downloaded first' in weightfs('ls', '--join=llama', server.url('mp_rank_00/model.%s' % form), code=7).error
+
+
 @pytest.mark.skipif(not shared.IS_THERE, reason=shared.WHY_NOT)
 def test_folders_as_programs_write_them():
     folder = shared.FOLDER / 'golden/layouts'
