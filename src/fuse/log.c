@@ -15,13 +15,14 @@
 
 static struct {
     const char *file, *path;
-    bool is_debug, is_syslog, is_terminal;
-} state;
+    int level; /* up to which messages go to stderr */
+    bool is_syslog, is_terminal;
+} state = {.level = LOG_WARNING};
 
-void log_start(const char *file, bool is_debug)
+void log_start(const char *file, int level)
 {
     state.file = file;
-    state.is_debug = is_debug;
+    state.level = level;
     state.is_terminal = isatty(STDERR_FILENO) != 0;
 }
 
@@ -58,7 +59,7 @@ static void write_message(int level, const char *format, va_list args)
     const char *separator = name != NULL ? ": " : "";
     if (state.is_syslog)
         syslog(level, "%s%s%s", file.text, separator, text);
-    else if (level <= LOG_WARNING || state.is_debug)
+    else if (level <= state.level)
         fprintf(stderr, "weightfs: %s%s%s\n", file.text, separator, text);
 }
 
@@ -75,6 +76,14 @@ void log_warning(const char *format, ...)
     va_list args;
     va_start(args, format);
     write_message(LOG_WARNING, format, args);
+    va_end(args);
+}
+
+void log_event(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_message(LOG_NOTICE, format, args);
     va_end(args);
 }
 

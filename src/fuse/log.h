@@ -8,8 +8,9 @@
 
 #include <stdbool.h>
 
-/* Sets the name that precedes every message; borrowed, may be NULL. */
-void log_start(const char *file, bool is_debug);
+/* Sets the name that precedes every message, borrowed, may be NULL, and up to which level of
+ * syslog(3) messages go to stderr. */
+void log_start(const char *file, int level);
 
 /* Returns whether a user sees the messages at once; a process that is confined may ask, too. */
 bool log_is_on_terminal(void);
@@ -26,7 +27,10 @@ void log_to_syslog(void);
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Reports what went well: to the system log, or to stderr with -d. */
+/* Reports a change of the output: to the system log, or to stderr with -f. */
+void log_event(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Reports what else went well: to the system log, or to stderr with -v. */
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* As log_error; returns exit_code. */

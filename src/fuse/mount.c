@@ -22,6 +22,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <syslog.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -104,7 +105,9 @@ static int source_descriptor(const struct mount_options *options)
 static int run(const struct mount_options *options)
 {
     signal(SIGPIPE, SIG_IGN);
-    log_start(options->source, options->is_debug != 0);
+    log_start(options->source, options->is_debug || options->is_verbose ? LOG_INFO
+                               : options->is_foreground                 ? LOG_NOTICE
+                                                                        : LOG_WARNING);
     if (options->is_remount)
         return remount(options);
     if (options->is_foreground)
@@ -274,7 +277,7 @@ int mount_recover(const struct mount_recovery *recovery)
     int exit_code = EXIT_OUTPUT;
     if (mount_options_parse(&options, 5, argv)) {
         struct target target;
-        log_start(options.source, false);
+        log_start(options.source, LOG_WARNING);
         exit_code = publish(recovery, &options, &target);
         target_done(&target);
     }

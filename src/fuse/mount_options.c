@@ -327,6 +327,9 @@ static bool parse_flags(struct mount_options *options, const char *flags, char *
         case 'd':
             options->is_debug = 1;
             break;
+        case 'v':
+            options->is_verbose = 1;
+            break;
         case 's':
             options->is_single_threaded = 1;
             break;
@@ -338,7 +341,7 @@ static bool parse_flags(struct mount_options *options, const char *flags, char *
             }
             return parse_list(options, *ret_took ? *next : flags + 1);
         default:
-            log_error("unknown option '-%s'; a mount takes -f, -d, -s and -o OPTION,...%s%s",
+            log_error("unknown option '-%s'; a mount takes -f, -d, -s, -v and -o OPTION,...%s%s",
                       wfs_quote(flags).text, *flags == '-' ? ", as in -o " : "",
                       *flags == '-' ? wfs_quote(flags + 1).text : "");
             return false;

@@ -36,7 +36,7 @@ struct mount_options {
     enum wfs_tree_layout layout;
     enum wfs_tree_files files;
     enum sandbox_mode sandbox;
-    unsigned is_foreground, is_debug, is_single_threaded;
+    unsigned is_foreground, is_debug, is_verbose, is_single_threaded;
     unsigned allow_other, auto_unmount, redact;
     unsigned uid, gid;
     unsigned umask;

@@ -291,8 +291,8 @@ static void report_failure(struct publication *publication, int rc)
 
 static void report_success(struct publication *publication)
 {
-    log_note("committed to '%s': %s", wfs_quote(publication->target->path).text,
-             publication->summary);
+    log_event("committed to '%s': %s", wfs_quote(publication->target->path).text,
+              publication->summary);
     publication->status.state = WFS_MOUNT_PUBLISHED;
     publication->status.written = publication->summary;
     publication->status.n_tensors = publication->commit.account.n_tensors;

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <unistd.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/strbuf.h>
@@ -366,7 +367,7 @@ static void run_mount(const struct request *request, char **base)
     demand(snprintf(list, sizeof(list), "sandbox=off,output=%s%s", request->output,
                     request->has_overwrite ? ",overwrite" : "") < (int)sizeof(list));
     demand(mount_options_parse(&options, 5, argv));
-    log_start(source, false);
+    log_start(source, LOG_WARNING);
     int rc = target_init(&target, &options);
     if (rc == 0)
         rc = loading_run(&driver, &options, &target);

@@ -14,6 +14,8 @@ import time
 
 from wfs_testlib import program
 
+# What a mount in the foreground says of each commit.
+COMMITTED = re.compile(": committed to '.*': ")
 POLL = 0.01  # seconds between two looks
 UNSHARE = ['unshare', '-m', '--propagation', 'private']
 
@@ -203,7 +205,7 @@ class Mount:
         stderr = self.stderr()
         program.demand_manners(stderr)
         for line in stderr.splitlines():
-            assert (self.expected and re.search(self.expected, line)) or program.UNKNOWN.search(line), 'unexpected on stderr: ' + self.show()
+            assert (self.expected and re.search(self.expected, line)) or COMMITTED.search(line) or program.UNKNOWN.search(line), 'unexpected on stderr: ' + self.show()
         return stderr
 
     def unmount(self, code=0):

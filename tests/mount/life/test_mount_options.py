@@ -2,11 +2,13 @@
 """Options of mount(8): what they do, and mount -o remount."""
 import errno
 import os
+import subprocess
 
 import pytest
 
 from wfs_testlib import crash, st
-from wfs_testlib.program import EXIT_MOUNT, EXIT_USAGE, tool, weightfs
+from wfs_testlib.mount import is_mounted, wait_for
+from wfs_testlib.program import COMMAND, EXIT_MOUNT, EXIT_USAGE, PATIENCE, tool, weightfs
 
 
 def test_options_of_every_filesystem_are_taken(mount, small):
@@ -116,3 +118,36 @@ def test_what_was_mounted_read_only_stays_so(mount, small):
 def test_only_a_mount_is_remounted(small, folder):
     assert 'not a weightfs mount point' in weightfs(small, folder, '-o', 'remount,ro', code=EXIT_MOUNT).error
     assert tool('mountpoint', '-q', folder, code=None).code != 0
+
+
+@pytest.mark.parametrize('flags', ['-f', '-v'])
+def test_each_commit_is_a_line_in_the_foreground(small, folder, flags, among_mounts):
+    """-v alone goes to the background, and its lines to the system log."""
+    mnt, out = folder / 'mnt', folder / 'out.safetensors'
+    mnt.mkdir()
+    with open(folder / 'log', 'w') as log:
+        process = subprocess.Popen([*COMMAND, small, mnt, flags, '-o', 'output=%s' % out], stderr=log)
+        wait_for(lambda: is_mounted(mnt) and (mnt / 'step').exists(), 'the mount')
+        try:
+            for name in ('step', 'none'):
+                (mnt / name).unlink()
+                weightfs('commit', mnt)
+            weightfs('commit', mnt)  # nothing is left
+        finally:
+            weightfs('umount', mnt)
+            assert process.wait(PATIENCE) == 0
+    lines = (folder / 'log').read_text().splitlines()
+    assert len(lines) == (2 if 'f' in flags else 0)
+    assert all(line.startswith("weightfs: %s: committed to '%s': " % (small, out)) for line in lines)
+
+
+def test_a_verbose_mount_in_the_foreground(small, folder, among_mounts):
+    mnt = folder / 'mnt'
+    mnt.mkdir()
+    with open(folder / 'log', 'w') as log:
+        process = subprocess.Popen([*COMMAND, small, mnt, '-fv', '-o', 'output=%s' % (folder / 'out.safetensors')], stderr=log)
+        wait_for(lambda: is_mounted(mnt) and (mnt / 'step').exists(), 'the mount')
+        (mnt / 'step').unlink()
+        weightfs('umount', mnt)
+        assert process.wait(PATIENCE) == 0
+    assert (folder / 'log').read_text().count('committed to') == 1 and 'unique:' not in (folder / 'log').read_text()
