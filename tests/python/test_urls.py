@@ -98,14 +98,20 @@ def test_ctrl_c_ends_the_wait_for_a_server(sample, answer, call):
     code = ('import signal, sys, weightfs\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n_, url, path = sys.argv\n'
             'try:\n    %s\nexcept KeyboardInterrupt: print("stopped")\nexcept weightfs.Error as error: print(error)' % call)
     with socket.create_server(('127.0.0.1', 0)) as server:
-        server.settimeout(20)
+        server.settimeout(0.1)
         url = 'http://127.0.0.1:%d/a.safetensors' % server.getsockname()[1]
         child = subprocess.Popen([sys.executable, '-c', code, url, sample], stdout=subprocess.PIPE, encoding='utf-8')
         try:
-            try:
-                connection = server.accept()[0]
-            except socket.timeout:
-                pytest.skip(child.communicate(timeout=20)[0])  # no libcurl
+            connection = None
+            for _ in range(200):
+                with contextlib.suppress(socket.timeout):
+                    connection = server.accept()[0]
+                    break
+                if child.poll() is not None:
+                    text = child.stdout.read()
+                    assert 'libcurl' in text
+                    pytest.skip(text)
+            connection.settimeout(20)
             connection.recv(1)
             connection.sendall(answer)
             child.send_signal(signal.SIGINT)
