@@ -122,7 +122,7 @@ void table_text(struct table *table, enum screen_colour colour, const char *text
         size_t *widest = &table->widths[column - table->columns];
         const char byte = (char)colour;
         strbuf_add(&table->cells, &byte, 1);
-        /* Of a key, more is kept: where it is cut is decided when all are there. */
+        /* Of a key, more is kept: where it is cut is decided after the last row. */
         const size_t n_kept = (column->is_key ? N_KEY_SCREENS : 1) * table->n_screen;
         size_t width = screen_cut(&table->cells, shown, n_kept, cut_of(column));
         width = width < table->n_screen ? width : table->n_screen;
