@@ -142,13 +142,24 @@ static const char *trouble_of_parts(const struct source *source, uint64_t offset
     return trouble;
 }
 
+/* The formula of the first part that is computed. */
+static const char *describe_parts(const struct source *source)
+{
+    const struct join *join = source->ctx;
+    const char *text = NULL;
+    for (size_t i = 0; i < join->n_parts && text == NULL; i++)
+        text = wfs_tensor_computed(&join->parts[i].tensor);
+    return text;
+}
+
 int join_new(const struct wfs_tensor *parts, size_t n_parts, uint64_t n_outer, struct source **out)
 {
     static const struct source_kind kind = {.read = read_join,
                                             .done = free,
                                             .check = check_parts,
                                             .find = find_piece,
-                                            .trouble = trouble_of_parts};
+                                            .trouble = trouble_of_parts,
+                                            .describe = describe_parts};
     struct join *join = calloc(1, sizeof(*join) + n_parts * sizeof(*join->parts));
     if (join == NULL)
         return -ENOMEM;

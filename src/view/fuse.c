@@ -101,12 +101,20 @@ static int make_whole(const struct fusing *f, size_t n_front, struct item **part
     uint64_t *dims = arena_calloc(&catalog->arena, whole->shape.rank + 1, sizeof(*dims));
     struct source *made;
     uint64_t n_rows = 0;
+    bool is_unrounded = false; /* a part is computed: it is rounded once, after what follows */
     int code = key == NULL || dims == NULL ? wfs_fail_memory(f->pass->err) : 0;
     for (uint32_t i = 0; i < n && code == 0; i++) {
         code = count_rows(f, parts[0], parts[i], &n_rows);
         tensors[i] = parts[i]->tensor;
+        is_unrounded = is_unrounded || tensors[i].stored.is_unrounded;
         if (whole->trouble == NULL)
             whole->trouble = tensors[i].trouble;
+    }
+    for (uint32_t i = 0; i < n && code == 0 && is_unrounded; i++) {
+        tensors[i].dtype = WFS_F64;
+        code = wfs_shape_bytes(&tensors[i].shape, WFS_F64, &tensors[i].n_bytes) < 0
+                   ? wfs_fail(f->pass->err, E2BIG, "fuse: '%s' is too large", wfs_quote(key).text)
+                   : 0;
     }
     if (code < 0)
         return code;
@@ -117,7 +125,8 @@ static int make_whole(const struct fusing *f, size_t n_front, struct item **part
     whole->shape.dims = dims;
     if (wfs_shape_bytes(&whole->shape, (enum wfs_dtype)whole->dtype, &whole->n_bytes) < 0)
         return wfs_fail(f->pass->err, E2BIG, "fuse: '%s' is too large", wfs_quote(key).text);
-    whole->stored = (struct wfs_stored){.source = made, .dtype = whole->dtype};
+    whole->stored = (struct wfs_stored){
+        .source = made, .dtype = tensors[0].dtype, .is_unrounded = is_unrounded};
     for (uint32_t i = 1; i < n; i++)
         parts[i]->drop = DROP_FUSED;
     pass_rename(f->pass, parts[0], key, "fuse");

@@ -99,3 +99,13 @@ def test_scales_of_blocks_whose_last_ones_are_short(memory):
     assert numpy.array_equal(found['m.weight'][1].astype('<f4'), exact) and set(found) == {'m.weight', 'n'}
     plan = json.loads(weightfs('plan', '--json', '--dequantize', memory / 'in.safetensors').stdout)
     assert [one['key'] for one in plan['computed']] == ['m.weight']
+
+
+def test_what_is_fused_is_rounded_once(memory, three):
+    keys = {'m.k_proj.weight': (8, 16), 'm.q_proj.weight': (8, 16)}
+    one, two = (wide(write(path, seed, keys=keys)) for path, seed in zip(three, (1, 2)))
+    mean = {key: (one[key] + two[key]) / 2 for key in keys}
+    for average in three[1], 'q_proj:%s' % three[1]:
+        found = result(memory, three[0], '--average=%s' % average, '--fuse=qkv.weight:q_proj.weight,k_proj.weight', '--cast=F32')
+        other = mean if average == three[1] else one
+        check(found, {'m.qkv.weight': numpy.concatenate([mean['m.q_proj.weight'], other['m.k_proj.weight']])}, 'F32')
