@@ -4,7 +4,7 @@
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 unset PYTHONHOME PYTHONPATH
 
-BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkgconf libcbor-dev libcurl4-openssl-dev libfuse3-dev libjansson-dev libmpack-dev libpcre2-dev libseccomp-dev nettle-dev libxxhash-dev zlib1g-dev fuse3)
+BUILD_PACKAGES=(ca-certificates gcc libc6-dev meson ninja-build pkgconf libcbor-dev libcurl4-openssl-dev libfuse3-dev libjansson-dev libmpack-dev libpcre2-dev libseccomp-dev nettle-dev libxxhash-dev zlib1g-dev fuse3)
 
 say() {
     printf '\n== %s\n' "$*"

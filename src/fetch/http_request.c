@@ -309,7 +309,8 @@ static const struct {
 } finals[] = {
     {CURLE_PEER_FAILED_VERIFICATION, EACCES,
      "; CURL_CA_BUNDLE=FILE names the certificates to trust"},
-    {CURLE_SSL_CACERT_BADFILE, EINVAL, "; CURL_CA_BUNDLE or SSL_CERT_FILE names it"},
+    {CURLE_SSL_CACERT_BADFILE, EINVAL,
+     "; the package ca-certificates has one, CURL_CA_BUNDLE or SSL_CERT_FILE names another"},
     {CURLE_SSL_CERTPROBLEM, EACCES, ""},
     {CURLE_URL_MALFORMAT, EINVAL, ""},
     {CURLE_COULDNT_RESOLVE_PROXY, EHOSTUNREACH, "; http_proxy or https_proxy names it"},
