@@ -212,6 +212,7 @@ def test_it_does_not_keep_a_mount_from_being_unmounted(slow, folder):
 
 
 def test_a_terminal_gets_progress(slow, folder):
+    terminal.need()
     program.unmount(slow.path)
     screen = terminal.screen('status', '--watch', folder / 'out.safetensors', columns=40, NO_COLOR='1')
     assert all(terminal.width(line) <= 40 for line in screen.raw.replace('\r', '\n').split('\n'))

@@ -4,7 +4,7 @@ import re
 import subprocess
 import xml.etree.ElementTree
 
-from wfs_testlib import program
+from wfs_testlib import program, terminal
 from wfs_testlib.program import COMMAND
 
 DRAWN = {'session.svg', 'info.svg', 'show.svg', 'diff.svg', 'map.svg', 'report.png'}
@@ -15,6 +15,7 @@ def words(path):
 
 
 def test_they_are_drawn_from_the_program(tmp_path):
+    terminal.need()
     subprocess.run([program.ROOT / 'tools/pictures', COMMAND[-1], tmp_path], check=True, timeout=300, stdin=subprocess.DEVNULL)
     assert "committed to '/home/me/edited.safetensors': 2 edits" in words(tmp_path / 'session.svg').replace('\n    ', ' ')
     assert 'model.layers.{0..11}' in words(tmp_path / 'info.svg')

@@ -229,6 +229,7 @@ def test_what_a_verb_prints_of_a_mount_fits(edited, folder, row):
 
 
 def test_what_cannot_be_committed_fits(edited):
+    terminal.need()
     mnt = edited()
     mnt.allow('.')
     for name in ('y' * 200, '\u6743' * 70):
@@ -242,6 +243,7 @@ def test_what_cannot_be_committed_fits(edited):
 
 
 def test_waiting_for_a_mount_fits(edited):
+    terminal.need()
     for columns in WIDTHS[:2]:
         mnt = edited()
         output = mnt.status()['output']
