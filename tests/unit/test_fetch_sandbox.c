@@ -240,7 +240,8 @@ static void programs_of_this_machine_are_out_of_reach(void)
 
 static void what_fetching_needs_goes_on(void)
 {
-    check(end_of(true, find_a_host) == SUCCEEDED);
+    /* A machine without /etc/hosts may have none. */
+    check(end_of(true, find_a_host) == end_of(false, find_a_host));
     check(end_of(true, make_a_connection) == SUCCEEDED);
     check(end_of(true, read_certificates) == SUCCEEDED);
     check(end_of(true, fill_the_cache) == SUCCEEDED);
