@@ -110,6 +110,7 @@ def test_first_words_of_verbs(complete):
     assert complete('cache', 'v') == ['verify'] and set(complete('patch', '')) - FILES == {'make', 'show', 'apply'}
 
 
+@pytest.mark.skipif(re.search(r'libfuse \d', weightfs('--version').stdout) is None, reason='this build has no libfuse3')
 def test_mount_points(complete, folder, mount):
     source = st.write(folder / 'm.safetensors', {'w': ('U8', [1], b'x')})
     here = str(mount(source).path)
