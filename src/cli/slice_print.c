@@ -289,7 +289,7 @@ int slice_print(const struct slice *slice, size_t n_screen)
     char text[VALUES_TEXT_MAX];
     const uint64_t n_row = n_inner(slice, 1), n_matrix = n_inner(slice, 2);
     const bool is_drawn = n_screen > 0 && n_row > 1 && n_matrix > n_row && is_number(slice->tensor);
-    const bool has_room = !is_drawn || n_row < n_screen / N_NUMBER;
+    const bool has_room = !is_drawn || n_row <= (n_screen - 1) / N_NUMBER;
     for (uint64_t i = 0; i < slice->n_elems && !ferror(stdout); i += has_room ? 1 : n_matrix) {
         if (n_matrix < slice->n_elems && i % n_matrix == 0)
             print_heading(slice, i);
