@@ -94,7 +94,7 @@ def test_a_commit_says_what_in_its_output_can_run_code(mount, folder, keeps):
     mnt.commit()
     assert (b'posix' in (folder / 'out.pth').read_bytes()) == keeps
     assert ('may run code when Python loads it: 1 name' in mnt.status()['written']) == keeps
-    assert ('out.pth' in mnt.stderr()) == keeps
+    assert ('may run code when Python loads it' in mnt.stderr()) == keeps
 
 
 def test_a_tensor_that_is_not_in_the_state_dict_has_a_role(mount, folder):
