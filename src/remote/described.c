@@ -95,19 +95,31 @@ bool described_has(struct described *d, const char *name)
     return is_found;
 }
 
+static const char digits[] = "0123456789";
+
+/* Returns the number of a file in its set, or NULL: that before the last "-of-", else that behind a
+ * word. */
+static const char *find_number(const char *name)
+{
+    static const char *const marks[] = {"consolidated.", "model_part-"};
+    const char *number = NULL;
+    for (const char *at = strstr(name, "-of-"); at != NULL; at = strstr(at + 1, "-of-"))
+        number = at;
+    if (number != NULL) {
+        while (number > name && strchr(digits, number[-1]) != NULL)
+            number--;
+        return number;
+    }
+    for (size_t i = 0; i < sizeof(marks) / sizeof(*marks) && number == NULL; i++) {
+        const char *mark = strstr(name, marks[i]);
+        number = mark == NULL ? NULL : mark + strlen(marks[i]);
+    }
+    return number;
+}
+
 bool described_is_sibling(const char *name, const char *other)
 {
-    static const char *const marks[] = {"consolidated.", "model_part-"}, digits[] = "0123456789";
-    const char *of = NULL, *number = NULL;
-    for (const char *at = strstr(name, "-of-"); at != NULL; at = strstr(at + 1, "-of-"))
-        of = at;
-    for (size_t i = 0; i < sizeof(marks) / sizeof(*marks) && of == NULL && number == NULL; i++) {
-        number = strstr(name, marks[i]);
-        number = number == NULL ? NULL : number + strlen(marks[i]);
-    }
-    for (number = of != NULL ? of : number;
-         of != NULL && number > name && strchr(digits, number[-1]) != NULL;)
-        number--;
+    const char *number = find_number(name);
     if (number == NULL || strlen(name) != strlen(other))
         return false;
     const size_t start = (size_t)(number - name), n = strspn(number, digits);
