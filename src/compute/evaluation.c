@@ -287,8 +287,10 @@ static void do_grid_row(const struct compute_step *step, const struct patch *pat
             kernel_scale_single((float *)v + j, (float)g, n_end - j);
         else if (step->operation == COMPUTE_TIMES)
             kernel_scale(values + j, g, n_end - j);
-        for (; j < n_end && !is_single && step->operation != COMPUTE_TIMES; j++)
-            values[j] = step->operation == COMPUTE_BY ? values[j] / g : values[j] + step->scale * g;
+        else
+            for (size_t k = j; k < n_end; k++)
+                values[k] =
+                    step->operation == COMPUTE_BY ? values[k] / g : values[k] + step->scale * g;
         j = n_end;
     }
 }
