@@ -76,7 +76,6 @@ const char *args_argument(const struct verb *verb, const char *option)
                : NULL;
 }
 
-/* Whether a verb has a long option, "--NAME" or "--NAME=VALUE". */
 /* Returns the long name of a flag of one letter, or NULL. */
 static const char *name_of_letter(const struct verb *verb, char letter)
 {
@@ -96,6 +95,7 @@ static const char *name_of_letter(const struct verb *verb, char letter)
     return NULL;
 }
 
+/* Whether a verb has an option: "--NAME", "--NAME=VALUE" or "-N". */
 static bool has_option(const void *ctx, const char *option)
 {
     struct args_option found;

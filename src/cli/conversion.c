@@ -106,27 +106,29 @@ static void note_left_out(void *ctx, const char *line)
     receipt_notice(ctx, "%s", line);
 }
 
+static void put_left_out(struct json_out *json, const struct wfs_fit *fit)
+{
+    json_out_open_array(json, "left_out");
+    for (size_t i = 0; i < fit->n_items; i++) {
+        json_out_open_object(json, NULL);
+        json_out_text(json, "kind", commit_kind_name(fit->items[i].kind));
+        json_out_text(json, "name", fit->items[i].name);
+        json_out_text(json, "why", fit->items[i].why);
+        json_out_close(json);
+    }
+    json_out_close(json);
+}
+
 /* Reports what was written, and what differs from the source without being asked for. */
 static void give_receipt(const struct conversion *conversion, const struct wfs_report *report,
                          struct receipt *receipt)
 {
     const struct commit *commit = &conversion->saving.commit;
     const char *notice = report != NULL ? wfs_report_notice(report) : NULL;
-    struct json_out *json = receipt_json(receipt);
     receipt_output(receipt, conversion->saving.target, commit->account.n_tensors,
                    commit->account.n_files, commit->account.n_bytes);
-    if (json != NULL)
-        json_out_open_array(json, "left_out");
-    for (size_t i = 0; json != NULL && i < commit->fit.n_items; i++) {
-        const struct wfs_fit_item *item = &commit->fit.items[i];
-        json_out_open_object(json, NULL);
-        json_out_text(json, "kind", commit_kind_name(item->kind));
-        json_out_text(json, "name", item->name);
-        json_out_text(json, "why", item->why);
-        json_out_close(json);
-    }
-    if (json != NULL)
-        json_out_close(json);
+    if (receipt->is_json)
+        put_left_out(receipt_json(receipt), &commit->fit);
     if (notice != NULL)
         receipt_notice(receipt, "%s; 'weightfs plan' with the same options lists them", notice);
     commit_each_left_out(commit, note_left_out, receipt);

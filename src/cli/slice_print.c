@@ -249,8 +249,11 @@ static void print_legend(const struct heat *heat)
     else
         fputs("  no finite element", stdout);
     if (n_high * n_wide > 1)
-        printf(", means of %s%" PRIu64 " x %" PRIu64,
-               n_high > N_LOOKS || n_wide > N_LOOKS ? "up to 8 x 8 of " : "", n_high, n_wide);
+        fputs(", means of ", stdout);
+    if (n_high > N_LOOKS || n_wide > N_LOOKS)
+        printf("up to %d x %d of ", N_LOOKS, N_LOOKS);
+    if (n_high * n_wide > 1)
+        printf("%" PRIu64 " x %" PRIu64, n_high, n_wide);
     puts("; × is not finite");
 }
 

@@ -14,8 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N_KEY_SCREENS = 4 };
-enum { N_GAP = 2 }; /* columns between two columns */
+enum {
+    N_GAP = 2,         /* columns between two columns */
+    N_KEY_SCREENS = 4, /* widths of a terminal that are kept of a key */
+};
 
 /* Returns whether CSV has the column: all rows have what JSON has always. */
 static bool is_in_csv(const struct table_column *column)
