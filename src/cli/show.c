@@ -483,7 +483,8 @@ const struct verb verb_show = {
             "and the values at the corners of its first matrix. Statistics, percentiles and\n"
             "histogram ignore NaN and infinities. With --slice, print the elements of a part\n"
             "instead, which is spelled as in numpy: 0, -1, 0:4, ::2, with commas between\n"
-            "dimensions.",
+            "dimensions. A terminal gets a drawing of each matrix, and its elements where\n"
+            "they have room.",
     .has_source = true,
     .options = {{"csv", NULL, "print the table as CSV"},
                 {"fold", NULL, "in pipes too, one line for equal layers"},
