@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/output.h"
-#include "base/writeback.h"
 #include "base/written.h"
 
 enum {

@@ -3,7 +3,7 @@
  * Ranges are large enough for a disk to write them at full speed, and the next one is under way
  * while one is waited for.
  */
-#include "base/writeback.h"
+#include "base/written.h"
 
 #include <errno.h>
 #include <fcntl.h>

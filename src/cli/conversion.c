@@ -7,13 +7,13 @@
 #include "cli/input.h"
 #include "cli/mounted.h"
 #include "cli/progress.h"
-#include "program/team.h"
 #include "program/checkpoint.h"
 #include "program/commit.h"
 #include "program/destination.h"
 #include "program/print.h"
 #include "program/saving.h"
 #include "program/suggestion.h"
+#include "program/threads.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/format.h>

@@ -7,7 +7,7 @@
 #include "cli/diff_tables.h"
 #include "cli/input.h"
 #include "cli/mounted.h"
-#include "program/pool.h"
+#include "program/threads.h"
 #include "cli/progress.h"
 #include "program/print.h"
 #include "program/terminal.h"

@@ -9,7 +9,7 @@
 #include "cli/progress.h"
 #include "cli/values.h"
 #include "program/destination.h"
-#include "program/pool.h"
+#include "program/threads.h"
 #include "program/print.h"
 
 #include <weightfs/cleanup.h>

@@ -9,7 +9,6 @@
 #include "cli/values.h"
 #include "program/checkup.h"
 #include "program/key_tree.h"
-#include "program/model_config.h"
 #include "program/print.h"
 #include "program/summary.h"
 #include "program/terminal.h"

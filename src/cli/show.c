@@ -6,13 +6,12 @@
 #include "cli/args.h"
 #include "cli/input.h"
 #include "cli/progress.h"
-#include "cli/slice_print.h"
 #include "cli/survey.h"
 #include "cli/values.h"
 #include "program/print.h"
 #include "program/summary.h"
-#include "program/team.h"
 #include "program/terminal.h"
+#include "program/threads.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/json_out.h>

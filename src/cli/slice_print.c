@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/slice_print.h"
+#include "cli/survey.h"
 
 #include "cli/values.h"
 

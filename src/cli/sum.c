@@ -8,7 +8,7 @@
 #include "cli/manifest.h"
 #include "cli/progress.h"
 #include "cli/table.h"
-#include "program/pool.h"
+#include "program/threads.h"
 #include "program/print.h"
 #include "program/terminal.h"
 

@@ -10,7 +10,7 @@
 #include "cli/table.h"
 #include "cli/values.h"
 #include "program/key_tree.h"
-#include "program/pool.h"
+#include "program/threads.h"
 #include "program/summary.h"
 
 #include <weightfs/array.h>

@@ -3,7 +3,7 @@
  * What one step needs to know of the whole tensor (norms, an angle) is found once, by a survey of
  * all rows, and kept.
  */
-#include "compute/evaluation.h"
+#include "compute/patch.h"
 
 #include <weightfs/cleanup.h>
 
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/kernel.h"
 #include "tensor/cast.h"
 #include "tensor/tensor.h"
 

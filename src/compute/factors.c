@@ -3,7 +3,7 @@
  * Right factors are decoded once for the tensor, left ones for the rows of a patch. Columns of a
  * product are done in strips that fit into the nearest cache with all rows of the right factor.
  */
-#include "compute/factors.h"
+#include "compute/patch.h"
 
 #include <weightfs/cleanup.h>
 
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/kernel.h"
 #include "tensor/tensor.h"
 
 enum {

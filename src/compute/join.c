@@ -3,7 +3,7 @@
  * A range is read run by run. Where it has whole runs, those of a part lie one after the other in
  * it: they are read together, and go to their places.
  */
-#include "compute/join.h"
+#include "compute/compute.h"
 
 #include <weightfs/cleanup.h>
 

@@ -4,7 +4,7 @@
  * parentheses keep the order of one at a time. Functions with clones are static: clang gives others
  * a name of their own.
  */
-#include "compute/kernel.h"
+#include "compute/patch.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * A list, the last used first; it is short, since each array is that of a whole factor. An array
  * that is being filled is in the list, so that others wait for it.
  */
-#include "compute/shelf.h"
+#include "compute/patch.h"
 
 #include <errno.h>
 #include <pthread.h>

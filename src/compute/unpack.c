@@ -3,7 +3,7 @@
  * The words of a row (of two rows, where codes run along columns) are read for the columns that are
  * asked for; the rows of a result are done one after the other.
  */
-#include "compute/unpack.h"
+#include "compute/compute.h"
 
 #include <weightfs/cleanup.h>
 

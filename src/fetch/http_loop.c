@@ -7,7 +7,7 @@
 #include "fetch/clock.h"
 #include "fetch/http.h"
 #include "fetch/http_credentials.h"
-#include "fetch/http_transfer.h"
+#include "fetch/http_engine.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /*
  * libcurl is asked for plain requests: redirects and retries are decided on by the caller.
  */
-#include "fetch/http_request.h"
+#include "fetch/http_engine.h"
 
 #include <weightfs/strbuf.h>
 #include "fetch/clock.h"

@@ -7,7 +7,7 @@
  * is cut, and what was delivered is right. Any other is held until it is complete, because a server
  * that dies may look like its end.
  */
-#include "fetch/http_transfer.h"
+#include "fetch/http_engine.h"
 
 #include "fetch/clock.h"
 #include "fetch/http_place.h"

@@ -2,7 +2,7 @@
 /*
  * The one that watches looks every millisecond while requests come, and sleeps while none does.
  */
-#include "fuse/door.h"
+#include "fuse/turns.h"
 
 #include <time.h>
 

@@ -16,7 +16,7 @@
 #include <weightfs/remote.h>
 #include "fuse/generated.h"
 #include "fuse/notices.h"
-#include "fuse/parking.h"
+#include "fuse/turns.h"
 #include "fuse/sandbox/sandbox.h"
 #include "fuse/target.h"
 #include "program/commit.h"

@@ -11,7 +11,6 @@
 #include "fuse/log.h"
 #include "fuse/process.h"
 #include "fuse/publication.h"
-#include "fuse/supervisor.h"
 #include "program/place.h"
 #include "program/print.h"
 

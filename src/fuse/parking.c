@@ -9,7 +9,7 @@
  * That another request takes long is known only when it is looked at. It is kept as libfuse's, and
  * the thread that ends a turn passes it on to the first one that waits.
  */
-#include "fuse/parking.h"
+#include "fuse/turns.h"
 
 #include <weightfs/control.h>
 

@@ -13,6 +13,7 @@
 #include "fuse/target.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Forks. In the child *ret_report is where process_leave reports, and all inherited descriptors
@@ -49,5 +50,20 @@ typedef int process_task(void *ctx, int keeper);
  */
 int process_run_child(const struct mount_options *options, const struct target *target,
                       process_task *task, void *ctx);
+
+/*
+ * Loads, reports READY, serves the device that comes over the channel until it is unmounted or gets
+ * SIGTERM from its parent, then commits pending edits. Prints errors and returns the exit code.
+ * keeper: a channel to it. is_background: leave the terminal once the mount answers.
+ */
+int worker_run(const struct mount_options *options, struct target *target, int channel, int keeper,
+               bool is_background);
+
+/*
+ * Runs until the mount is gone and returns the exit code, in both processes. report: a descriptor
+ * to which one byte is written when the mount answers, after which both processes leave the
+ * terminal; -1: stay in the foreground.
+ */
+int supervisor_run(const struct mount_options *options, int report);
 
 #endif

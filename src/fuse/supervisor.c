@@ -3,16 +3,15 @@
  * The supervisor keeps no descriptor of the device: when the worker dies the kernel must see the
  * last one closed, or every client of the mount would wait forever.
  */
-#include "fuse/supervisor.h"
+
+#include "fuse/process.h"
 
 #include <weightfs/cleanup.h>
 #include <weightfs/io.h>
 #include <weightfs/url.h>
 #include "fuse/keeper.h"
 #include "fuse/log.h"
-#include "fuse/process.h"
 #include "fuse/target.h"
-#include "fuse/worker.h"
 #include "program/place.h"
 #include "program/print.h"
 #include "program/unmount.h"

@@ -3,12 +3,11 @@
  * The order is: prepare the process, confine it, read the source, and only then ask for the device.
  * No byte of a source is examined outside the sandbox.
  */
-#include "fuse/worker.h"
+#include "fuse/process.h"
 
 #include <weightfs/cleanup.h>
 #include "fuse/keeper.h"
 #include "fuse/log.h"
-#include "fuse/process.h"
 #include "fuse/publication.h"
 #include "fuse/request.h"
 #include "program/print.h"

@@ -6,13 +6,16 @@
 #ifndef WFS_CALL_H
 #define WFS_CALL_H
 
-#include "program/settings.h"
-
-#include <weightfs.h>
 #include <weightfs/cleanup.h>
 #include <weightfs/interruption.h>
 #include <weightfs/strbuf.h>
 #include <weightfs/view.h>
+#include "catalog/catalog.h"
+#include "program/settings.h"
+
+#include <weightfs.h>
+
+#include <pthread.h>
 
 enum call_subject { CALL_SOURCE = 1, CALL_OUTPUT = 2 };
 
@@ -57,5 +60,36 @@ int call_fail(struct wfs_error *err, const char *path, const struct wfs_error *w
 
 /* Begins a report, which need not be initialised. */
 void call_clear(struct wfs_error *err);
+
+/*
+ * A checkpoint as a caller of the library holds it. The room is the interface of weightfs.h: it
+ * turns a caller's words into those of the rooms below, and what these know into texts. It knows no
+ * format, and prints nothing.
+ */
+
+/* What is made when it is first asked for. */
+struct handle_index {
+    pthread_mutex_t lock;
+    struct catalog_keys keys;
+    bool has_keys;
+    char *names; /* a NUL after each; NULL: not made yet */
+    size_t n_names;
+    pthread_mutex_t checking; /* of the findings, to which checksums that are wrong are added */
+    bool is_verified;
+};
+
+struct wfs_checkpoint {
+    struct wfs_catalog *catalog;
+    char *source; /* as shown; NULL: it was made, not opened */
+    struct handle_index *index;
+};
+
+/*
+ * Opens a source with the settings and the view of a call, and gives its notices. report: gets the
+ * report of the view, which borrows from the checkpoint, and may exist beside a failure; NULL:
+ * nobody asks for it.
+ */
+int handle_open(const char *source, struct call *call, struct wfs_checkpoint **out,
+                struct wfs_report **report, struct wfs_error *err);
 
 #endif

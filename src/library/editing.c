@@ -3,7 +3,7 @@
  * Edits, and saving. A checkpoint stays as it is: what is written is another catalog, that it
  * becomes by its edits or by none.
  */
-#include "library/handle.h"
+#include "library/call.h"
 
 #include "edits/edits.h"
 #include "program/checkpoint.h"

@@ -2,7 +2,7 @@
 /*
  * Opening a checkpoint, and what is known of its tensors without reading them.
  */
-#include "library/handle.h"
+#include "library/call.h"
 
 #include "program/checkpoint.h"
 #include "program/suggestion.h"

@@ -2,12 +2,12 @@
 /*
  * What is known of a checkpoint and of its tensors, as the JSON that the program prints.
  */
-#include "library/handle.h"
+#include "library/call.h"
 
 #include "program/checkpoint.h"
 #include "program/checkup.h"
 #include "program/pairing.h"
-#include "program/pool.h"
+#include "program/threads.h"
 #include "program/print.h"
 #include "program/summary.h"
 

@@ -5,7 +5,7 @@
  * the stack has none of them above the object, and without the memo nothing below it can have got
  * one.
  */
-#include "pickle/pickle_room.h"
+#include "pickle/pickle_vm.h"
 
 #include "base/stream.h"
 

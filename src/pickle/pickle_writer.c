@@ -4,7 +4,7 @@
  * used, one writes. Lists, dicts and sets are created before their items and can contain
  * themselves; tuples and calls follow their items, as in Python.
  */
-#include "pickle/pickle_writer.h"
+#include "pickle/pickle_output.h"
 
 #include <weightfs/array.h>
 #include "base/bytes.h"

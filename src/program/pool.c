@@ -3,7 +3,7 @@
  * The threads of a team take one work after the other, in their order; the caller's thread waits
  * for the results in that order.
  */
-#include "program/pool.h"
+#include "program/threads.h"
 
 #include <weightfs/cleanup.h>
 

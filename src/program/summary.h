@@ -5,10 +5,9 @@
 #ifndef WFS_SUMMARY_H
 #define WFS_SUMMARY_H
 
-#include "program/key_tree.h"
-
 #include <weightfs/catalog.h>
 #include <weightfs/json_out.h>
+#include "program/key_tree.h"
 
 struct totals {
     uint64_t n_tensors, n_bytes, n_elems;
@@ -44,5 +43,9 @@ const char *summary_severity(const struct wfs_finding *finding);
 
 /* Puts the member "stats"; NULL: the elements are not numbers. */
 void summary_put_stats(struct json_out *out, const struct wfs_stats *stats);
+
+/* Puts architecture and sizes of the model as the member "model", or prints them as a line of text
+ * where json is NULL; nothing where there is no such file. */
+void model_config_put(struct json_out *json, const struct wfs_catalog *catalog);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * A list of what is shared, the oldest first. Who waits for the end of its own works on that.
  */
-#include "program/team.h"
+#include "program/threads.h"
 
 #include <sched.h>
 

@@ -3,7 +3,7 @@
  * Requests of one reader may arrive a little out of order, because the kernel reads ahead with
  * several threads.
  */
-#include "remote/forward.h"
+#include "remote/remote_call.h"
 
 #include <stddef.h>
 

@@ -9,7 +9,6 @@
 #include <weightfs/cleanup.h>
 #include <weightfs/url.h>
 #include "base/bytes.h"
-#include "remote/forward.h"
 #include "remote/remote_call.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /*
  * Tables only.
  */
-#include "tensor/block_grids.h"
+#include "tensor/blocks.h"
 
 const uint16_t block_grid_iq1[2048] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0015, 0x0020, 0x0022, 0x0028, 0x002a, 0x0045,

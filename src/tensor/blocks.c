@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "tensor/block_grids.h"
 #include "tensor/cast.h"
 
 typedef void (*decoder)(const uint8_t *b, float *y);

@@ -8,6 +8,8 @@
 
 #include <weightfs/tensor.h>
 
+#include <stdint.h>
+
 /* Decodes whole blocks. */
 void blocks_decode(enum wfs_dtype dtype, const void *blocks, size_t n_blocks, float *out);
 
@@ -32,5 +34,17 @@ int blocks_made_new(const struct wfs_tensor *tensor, enum wfs_dtype dtype, struc
 
 /* Makes the tensor show such a source of it, in the dtype of that. -EOVERFLOW: it is too large. */
 int blocks_show(struct wfs_tensor *tensor, enum wfs_dtype dtype, struct source *source);
+
+/*
+ * The grids of the IQ types, from GGML (MIT licence): each entry is the codes of eight elements of
+ * two bits, or of four elements of four.
+ */
+
+extern const uint16_t block_grid_iq1[2048];
+extern const uint16_t block_grid_iq2_xxs[256];
+extern const uint16_t block_grid_iq2_xs[512];
+extern const uint16_t block_grid_iq2_s[1024];
+extern const uint16_t block_grid_iq3_xxs[256];
+extern const uint16_t block_grid_iq3_s[512];
 
 #endif

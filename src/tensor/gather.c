@@ -23,7 +23,6 @@
 #include "base/hash.h"
 #include "base/source.h"
 #include "tensor/cast.h"
-#include "tensor/permute.h"
 
 #include <errno.h>
 #include <pthread.h>

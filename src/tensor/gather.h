@@ -11,6 +11,9 @@
 
 #include <weightfs/tensor.h>
 
+#include <stddef.h>
+#include <stdint.h>
+
 /*
  * Fills buf with n_bytes of the shown content from offset; the range lies inside it. -EIO, -ENOMEM.
  * Sub-byte dtypes are gathered only where dense.
@@ -45,5 +48,21 @@ int band_read(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t
 /* Makes the next band for a reader that has reached offset, inside of the tensor, and has read
  * enough of this one to need it. */
 void band_read_ahead(const struct wfs_io *io, const struct wfs_tensor *tensor, uint64_t offset);
+
+/*
+ * Elements in memory, moved from one order of dimensions to another.
+ */
+
+enum { PERMUTE_MAX_AXES = 64 };
+
+/* n indices (not 0), and the bytes from one to the next on either side. */
+struct axis {
+    uint64_t n;
+    uint64_t in, out;
+};
+
+/* Copies elements; at most PERMUTE_MAX_AXES axes, in any order. in and out do not overlap; nothing
+ * needs to be aligned. */
+void permute(const struct axis *axes, uint32_t n_axes, size_t n_elem, const char *in, char *out);
 
 #endif

@@ -5,7 +5,7 @@
  * touched on either side is used up while it is at hand; the others are counted through. Where both
  * are dense, square blocks are turned in registers.
  */
-#include "tensor/permute.h"
+#include "tensor/gather.h"
 
 #include <stdbool.h>
 #include <string.h>

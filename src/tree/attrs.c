@@ -10,7 +10,6 @@
 #include "edits/edits.h"
 #include "tensor/tensor.h"
 #include "tree/content.h"
-#include "tree/digests.h"
 #include "tree/file/description.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"

@@ -5,15 +5,15 @@
  * share their directories, so each key is compared with the one before it. Nodes that come from the
  * catalog get the same inode numbers whenever it is built.
  */
-#include "tree/build.h"
+#include "tree/pristine.h"
 
 #include <weightfs/array.h>
 #include <weightfs/value.h>
 #include "catalog/catalog.h"
 #include "tensor/tensor.h"
+#include "tree/content.h"
 #include "tree/control/control.h"
 #include "tree/control/texts.h"
-#include "tree/digests.h"
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"

@@ -3,13 +3,12 @@
  * A tree and its catalog, matched, and how they differ as a list. Numbers of nodes are not
  * compared: a file that was removed and restored has another one.
  */
-#include "tree/changes.h"
+#include "tree/pristine.h"
 
 #include <weightfs/json_out.h>
 #include <weightfs/tree.h>
 #include <weightfs/value.h>
 #include "tensor/tensor.h"
-#include "tree/build.h"
 #include "tree/file/description.h"
 #include "tree/file/valuefile.h"
 #include "tree/node/edit.h"

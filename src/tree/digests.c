@@ -4,7 +4,7 @@
  * need the same one both compute it. A job has all that the computation needs, so that the tree may
  * change meanwhile; the version of the content shows whether it did.
  */
-#include "tree/digests.h"
+#include "tree/content.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>

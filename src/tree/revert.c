@@ -7,7 +7,7 @@
  * durable, and only then names and edits go. A journal that is replayed finds the same names, so
  * one record stands for everything.
  */
-#include "tree/changes.h"
+#include "tree/pristine.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"
 #include "tree/stage/stage.h"

@@ -5,8 +5,7 @@
  */
 #include "tensor/tensor.h"
 #include "tree/attrs.h"
-#include "tree/build.h"
-#include "tree/changes.h"
+#include "tree/pristine.h"
 #include "tree/content.h"
 #include "tree/node/edit.h"
 #include "tree/node/entry.h"

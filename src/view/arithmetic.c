@@ -17,7 +17,7 @@
 #include "compute/compute.h"
 #include "remote/remote_source.h"
 #include "tensor/tensor.h"
-#include "view/adapter/adapter.h"
+#include "view/adapter/adapter_base.h"
 #include "view/pass.h"
 
 /* Another checkpoint, which may be in several rules. */

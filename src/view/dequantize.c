@@ -17,7 +17,6 @@
 
 #include "base/bytes.h"
 #include "compute/compute.h"
-#include "compute/unpack.h"
 #include "tensor/tensor.h"
 #include "view/pass.h"
 

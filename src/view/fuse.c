@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/text_index.h"
-#include "compute/join.h"
+#include "compute/compute.h"
 #include "view/pass.h"
 
 struct fusing {

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "compute/join.h"
+#include "compute/compute.h"
 #include "remote/remote_source.h"
 #include "tensor/tensor.h"
 #include "view/pass.h"

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "view/adapter/adapter.h"
+#include "view/adapter/adapter_base.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

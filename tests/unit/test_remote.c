@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "remote/forward.h"
+#include "remote/remote_call.h"
 
 enum { PIECE = CACHEFILE_PIECE, BLOCK = CACHEFILE_BLOCK };
 

@@ -3,7 +3,7 @@
  * Objects are folded when they get their state: the number of a record has the table in its upper
  * bits. One that is not as it should be stays an object, and whoever expects a row finds none.
  */
-#include "format/dcp/dcp_metadata.h"
+#include "format/dcp/dcp_reading.h"
 
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>

@@ -3,7 +3,7 @@
  * Finding and opening records, and the storages among them that no tensor shows at all, which are a
  * finding; views of a part of a storage are usual.
  */
-#include "format/pytorch/torch_records.h"
+#include "format/pytorch/torch_containers.h"
 
 #include <weightfs/cleanup.h>
 

@@ -2,7 +2,7 @@
 /*
  * The writer: heads and small contents.
  */
-#include "format/records/mpk.h"
+#include "format/records/record_write.h"
 
 #include <weightfs/strbuf.h>
 #include "base/stream.h"

@@ -12,7 +12,6 @@
 #include "base/utf8.h"
 #include "format/core/format.h"
 #include "format/core/layout.h"
-#include "format/records/mpk.h"
 #include "format/records/record_list.h"
 #include "format/records/record_map.h"
 #include "format/records/record_names.h"

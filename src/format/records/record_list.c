@@ -10,8 +10,8 @@
 #include "base/search.h"
 #include "base/source.h"
 #include "base/stream.h"
-#include "format/records/mpk.h"
 #include "catalog/catalog.h"
+#include "format/records/record_write.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -13,9 +13,9 @@
 #include <weightfs/cleanup.h>
 #include "base/bytes.h"
 #include "base/utf8.h"
-#include "format/records/mpk.h"
 #include "format/records/record_map.h"
 #include "format/records/record_names.h"
+#include "format/records/record_write.h"
 #include "value/value_build.h"
 #include "value/value_leaf.h"
 

@@ -2,7 +2,7 @@
 /*
  * One adapter after the other: what the file is, whose names it has, and what each module adds.
  */
-#include "view/adapter/adapter.h"
+#include "view/adapter/adapter_base.h"
 
 #include <weightfs/cleanup.h>
 

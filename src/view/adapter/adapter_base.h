@@ -6,7 +6,6 @@
 #define WFS_ADAPTER_BASE_H
 
 #include <weightfs/error.h>
-
 #include "catalog/catalog.h"
 #include "compute/compute.h"
 #include "view/regex/regex.h"
@@ -57,5 +56,21 @@ int adapter_base_add(struct adapter_base *base, size_t i, bool is_batch,
 
 /* Makes room for the tensors that the catalog has now. -ENOMEM. */
 int adapter_base_grow(struct adapter_base *base);
+
+/*
+ * Adapters: what the files of peft, diffusers, kohya, LyCORIS and MLX add to a checkpoint, as
+ * computations. The names, shapes, scales and formulas are those of these libraries;
+ * docs/arithmetic.md has each of them. Whatever of a file would not be used is an error that names
+ * it.
+ */
+
+/*
+ * Adds the adapter in `file`, whose tensors must live as long as the catalog of the base. config is
+ * the text of its adapter_config.json, NULL: it has none. -EINVAL for what does not fit,
+ * -EOPNOTSUPP for a method that cannot be merged, -EBADMSG for a configuration that cannot be read,
+ * -E2BIG, -ENOMEM, -EIO.
+ */
+int adapter_add(struct adapter_base *base, const struct adapter_request *request,
+                const struct wfs_catalog *file, const char *config, struct wfs_error *err);
 
 #endif

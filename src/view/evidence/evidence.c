@@ -17,7 +17,6 @@
 #include "base/arena.h"
 #include "base/search.h"
 #include "base/text_index.h"
-#include "view/evidence/words.h"
 #include "view/regex/regex.h"
 
 /* ---- groups ---- */

@@ -2,7 +2,7 @@
 /*
  * The lists of words, and finding words in segments.
  */
-#include "view/evidence/words.h"
+#include "view/evidence/verdict.h"
 
 #include <string.h>
 #include <strings.h>

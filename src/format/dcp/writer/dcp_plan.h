@@ -12,7 +12,7 @@
 
 #include "base/text_index.h"
 #include "format/core/directory.h"
-#include "format/pytorch/writer/torch_layout.h"
+#include "format/pytorch/writer/torch_plan.h"
 
 /* A part of a path: the key of a dict, or the index of a list. */
 struct dcp_step {

@@ -16,7 +16,7 @@
 #include "format/pytorch/object/torch_marks.h"
 #include "format/pytorch/object/torch_storage.h"
 #include "format/pytorch/writer/torch_edit.h"
-#include "format/pytorch/writer/torch_layout.h"
+#include "format/pytorch/writer/torch_plan.h"
 
 /* Adds an item to the root. The text of its key is not copied. */
 static int add_item(struct torch_plan *plan, const char *key, uint32_t value)

@@ -5,7 +5,7 @@
  * written without a graph; bytes of pickles of items are copied into the layout at their size:
  * there may be very many items.
  */
-#include "format/pytorch/writer/torch_layout.h"
+#include "format/pytorch/writer/torch_plan.h"
 
 #include <weightfs/cleanup.h>
 
@@ -18,7 +18,7 @@
 #include "format/core/zip_layout.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_storage.h"
-#include "pickle/pickle_writer.h"
+#include "pickle/pickle_output.h"
 
 /* Returns the class of a persistent value that also has its source text, in old files; 0: it is
  * another value. */

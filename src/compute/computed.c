@@ -14,8 +14,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "compute/evaluation.h"
-#include "compute/shelf.h"
+#include "compute/patch.h"
 
 enum { MOST_BYTES = 256 << 20 }; /* of the decoded factors of a step */
 

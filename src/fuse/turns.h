@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests that have to wait, without a thread that waits. Changes wait for the end of a commit,
- * which may take minutes. A few threads may do that; if more requests for changes arrive, they are
- * kept in memory until one of those threads is free, so that threads for all other requests remain.
- * The same holds for requests that read much before they are answered, such as digests: as many as
- * may work long have a turn, and the others are answered when one of them has ended.
+ * Who has a turn: threads at the device, and requests that have to wait, without a thread that
+ * waits. Changes wait for the end of a commit, which may take minutes. A few threads may do that;
+ * if more requests for changes arrive, they are kept in memory until one of those threads is free,
+ * so that threads for all other requests remain. The same holds for requests that read much before
+ * they are answered, such as digests: as many as may work long have a turn, and the others are
+ * answered when one of them has ended.
  */
-#ifndef WFS_PARKING_H
-#define WFS_PARKING_H
-
-#include "fuse/door.h"
+#ifndef WFS_TURNS_H
+#define WFS_TURNS_H
 
 #include <fuse_lowlevel.h>
 
@@ -21,6 +20,32 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+
+/*
+ * Which threads wait at the device. The kernel wakes them in turn, and to wake one that has slept
+ * takes longer than to answer a short request. While requests are short, one thread answers all of
+ * them, and the others stay outside; one of those watches whether it is held up.
+ */
+
+struct door {
+    pthread_mutex_t lock;
+    pthread_cond_t opened;  /* all may go in */
+    pthread_cond_t noticed; /* by the one that watches, when it sleeps */
+    size_t n_inside;
+    unsigned n_short; /* short requests since the last other one */
+    uint64_t n_received;
+    bool is_watched, is_watch_asleep;
+};
+
+void door_init(struct door *door);
+void door_done(struct door *door);
+
+/* Returns when the thread should wait at the device. It may be cancelled here. */
+void door_enter(struct door *door);
+
+/* The thread has left the device. is_short: with a request that is answered from memory as a rule.
+ */
+void door_leave(struct door *door, bool is_short);
 
 /* The numbers of threads that may wait, or work long for one change; work long for another request;
  * and wait for bytes of a source on the network. */

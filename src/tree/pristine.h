@@ -5,10 +5,21 @@
  * name is recognised by its place in the output, or by its directory. Here are the list of changes,
  * and taking them back.
  */
-#ifndef WFS_TREE_CHANGES_H
-#define WFS_TREE_CHANGES_H
+#ifndef WFS_PRISTINE_H
+#define WFS_PRISTINE_H
 
 #include "tree/node/node.h"
+
+/*
+ * Makes directories and files of a catalog.
+ */
+
+/* Makes the tree; the catalog and the texts of the options are borrowed. */
+int pristine_new(const struct wfs_catalog *catalog, const struct wfs_tree_options *options,
+                 struct wfs_tree **out, struct wfs_error *err);
+
+/* Frees the tree, but not its stage. NULL is allowed. */
+void pristine_free(struct wfs_tree *tree);
 
 struct changes {
     const struct wfs_tree *tree;

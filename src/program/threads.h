@@ -3,16 +3,55 @@
  * Makes a result for each work of a workload in several threads, those of a group once together,
  * and hands the results on in order.
  */
-#ifndef WFS_POOL_H
-#define WFS_POOL_H
+#ifndef WFS_THREADS_H
+#define WFS_THREADS_H
 
-#include "program/team.h"
-
+#include <weightfs/interruption.h>
 #include <weightfs/workload.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+/*
+ * The threads of a verb that reads much: as many as there are processors, and no more than 8. They
+ * take the parts of what was shared first, so that a large tensor has all of them when the others
+ * are done.
+ */
+
+enum { TEAM_MOST = 8 };
+
+/* Work in parts; it lives where it was begun, until team_finish. */
+struct team_share {
+    void (*part)(void *ctx, size_t i);
+    void *ctx;
+    size_t n, n_taken, n_done;
+    struct team_share *next;
+};
+
+struct team {
+    struct wfs_team team; /* first: its function is given that */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct team_share *first; /* of those with parts that nobody has taken */
+    size_t n_threads;
+    pthread_t threads[TEAM_MOST];
+    bool is_started, is_over;
+};
+
+void team_start(struct team *team);
+void team_end(struct team *team);
+
+/*
+ * Has the threads work on the parts; the caller is one of them only while it shares. They start
+ * with the first work. Where some cannot be started there are fewer; where there is none, the parts
+ * are done when it returns.
+ */
+void team_begin(struct team *team, struct team_share *share);
+
+/* Waits until all parts are done. */
+void team_finish(struct team *team, struct team_share *share);
 
 struct pool {
     const struct wfs_workload *workload; /* NULL: no two works have the same result */

@@ -3,14 +3,39 @@
  * A computation from the inside, the patches of its result (some rows of the whole, one under the
  * other, or a part of one row), and the factors of its steps for a patch.
  */
-#ifndef WFS_FACTORS_H
-#define WFS_FACTORS_H
+#ifndef WFS_PATCH_H
+#define WFS_PATCH_H
+
+#include "compute/compute.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "compute/shelf.h"
-#include "compute/step.h"
+/*
+ * Decoded factors that are in use, and as many of the others as fit: one shelf for the process,
+ * bounded, with its own lock.
+ */
+
+/* What an array of doubles is: number `part` of a step of a computation. */
+struct shelf_key {
+    uint64_t owner, step, part;
+};
+
+/* Fills the array. Negative errno. */
+typedef int shelf_fill(void *ctx, double *to);
+
+/*
+ * Returns the array of n doubles, which is filled when nobody has it yet: once, also when many ask
+ * for it. It stays until shelf_give_back is called with it. -ENOMEM, or what fill returned.
+ */
+int shelf_take(const struct shelf_key *key, size_t n, shelf_fill *fill, void *ctx,
+               const double **ret);
+void shelf_give_back(const double *array);
+
+/* Forgets what the owner has. Nobody uses it. */
+void shelf_forget(uint64_t owner);
 
 /* What a step finds out about the whole tensor, once. */
 struct findings_of_step {
@@ -76,5 +101,50 @@ int factors_take_vector(struct work *work, const struct compute_step *step, cons
 /* Returns the key of the rotations of a step on the shelf. */
 struct shelf_key factors_key_of_rotations(const struct computation *c,
                                           const struct compute_step *step);
+
+/*
+ * The steps of a computation, done for a patch.
+ */
+
+/* Computes the patch. Negative errno as wfs_tensor_read. */
+int evaluate(struct work *work, const struct patch *patch, double *out);
+
+/* The same where the computation is single. */
+int evaluate_single(struct work *work, const struct patch *patch, float *out);
+
+/* Returns whether F32 has the base and, rounded, all that comes out of a step: products. */
+bool evaluation_can_be_single(const struct computation *computation);
+
+/*
+ * The loops over doubles, which become vector code. Each element gets the same operations in the
+ * same order however the arrays are cut.
+ */
+
+/* to[i] = left[0] * right[0][i] + left[1] * right[1][i] ..., from left to right; the rows of right
+ * begin n_step apart. */
+void kernel_multiply(const double *left, size_t n_rank, const double *right, size_t n_step,
+                     size_t n, double *to);
+
+/* to[i] += scale * from[i] */
+void kernel_add(double *to, double scale, const double *from, size_t n);
+
+/* to[i] += scale * (from[i] - base[i]) */
+void kernel_towards(double *to, double scale, const double *from, const double *base, size_t n);
+
+/* to[i] *= scale */
+void kernel_scale(double *to, double scale, size_t n);
+
+/* The same in single precision: what the product of two such numbers in double precision is
+ * rounded to. */
+void kernel_scale_single(float *to, float scale, size_t n);
+
+/* Rounds each to F32. */
+void kernel_round(double *to, size_t n);
+
+/* to[i] *= from[i] */
+void kernel_product(double *to, const double *from, size_t n);
+
+/* sums[i] += from[i]^2 */
+void kernel_add_squares(double *sums, const double *from, size_t n);
 
 #endif
