@@ -199,20 +199,14 @@ static enum compute_kind kind_of(const struct rule *rule)
     }
 }
 
-static const char *describe(const struct rule *rule, char text[WFS_ERROR_TEXT_MAX])
-{
-    snprintf(text, WFS_ERROR_TEXT_MAX, "%s %s * %.6g", rule->name, wfs_quote(rule->argument).text,
-             rule->weight);
-    return text;
-}
-
 static int add_file(struct arithmetic *a, const struct rule *rule)
 {
     struct wfs_catalog *catalog = a->pass->catalog;
     struct other *other = NULL;
     size_t n_changed = 0;
-    char text[WFS_ERROR_TEXT_MAX];
-    int code = load(a, rule, &other);
+    const char *text = arena_print(&catalog->arena, "%s %s * %.6g", rule->name,
+                                   wfs_quote(rule->argument).text, rule->weight);
+    int code = text == NULL ? wfs_fail_memory(a->pass->err) : load(a, rule, &other);
     for (size_t i = 0; i < catalog->n_tensors && code >= 0; i++) {
         struct compute_step step = {.kind = kind_of(rule),
                                     .scale =
@@ -222,7 +216,7 @@ static int add_file(struct arithmetic *a, const struct rule *rule)
         if (code <= 0)
             continue;
         step.a.left = *found;
-        code = add_step(a, i, &step, describe(rule, text));
+        code = add_step(a, i, &step, text);
         n_changed++;
     }
     if (code >= 0 && n_changed == 0)
@@ -308,10 +302,9 @@ static int average_tensor(struct arithmetic *a, size_t i, size_t *n_changed)
         return code;
     if (mean.sum == 0)
         return fail_tensor(a, mean.rules[0], tensor->key, "has weights whose sum is 0");
-    char text[100];
-    snprintf(text, sizeof(text), "average of %zu", mean.n + 1);
     const struct compute_step scale = {.kind = COMPUTE_SCALE, .scale = mean.own / mean.sum};
-    code = add_step(a, i, &scale, text);
+    code =
+        add_step(a, i, &scale, arena_print(&a->pass->catalog->arena, "average of %zu", mean.n + 1));
     for (size_t k = 0; k < mean.n && code == 0; k++) {
         struct compute_step step = {.kind = COMPUTE_ADD, .scale = mean.rules[k]->weight / mean.sum};
         step.a.left = *mean.tensors[k];
@@ -328,7 +321,6 @@ static int weigh(struct arithmetic *a)
     for (size_t i = 0; i < a->pass->catalog->n_tensors && code == 0; i++) {
         const struct wfs_tensor *tensor = &a->pass->catalog->tensors[i];
         const struct rule *rule = NULL;
-        char text[100];
         code = dtype_is_wide_float((enum wfs_dtype)tensor->dtype)
                    ? find_rule(a, RULE_WEIGHT, NULL, tensor->key, &rule)
                    : 0;
@@ -336,8 +328,8 @@ static int weigh(struct arithmetic *a)
             continue;
         pass_use(a->pass, rule);
         const struct compute_step step = {.kind = COMPUTE_SCALE, .scale = rule->weight};
-        snprintf(text, sizeof(text), "weight %.6g", rule->weight);
-        code = add_step(a, i, &step, text);
+        code = add_step(a, i, &step,
+                        arena_print(&a->pass->catalog->arena, "weight %.6g", rule->weight));
     }
     return code;
 }

@@ -39,11 +39,11 @@ int adapter_base_add(struct adapter_base *base, size_t i, bool is_batch,
     }
     if (compute_add(base->computed[i], step, text) < 0)
         return -ENOMEM;
-    const char *before = tensor->changes;
     if (change == NULL)
         return 0;
-    tensor->changes = arena_print(&base->catalog->arena, "%s%s%s", before != NULL ? before : "",
-                                  before != NULL ? "; " : "", change);
+    tensor->changes = tensor->changes == NULL
+                          ? change
+                          : arena_print(&base->catalog->arena, "%s; %s", tensor->changes, change);
     return tensor->changes == NULL ? -ENOMEM : 0;
 }
 

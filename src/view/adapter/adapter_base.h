@@ -48,8 +48,8 @@ void adapter_base_done(struct adapter_base *base);
 
 /*
  * Adds a step to the computation of a tensor, which is new for the first one; then the tensor shows
- * it. text describes the step, change is appended to what `changes` says; NULL: neither is said.
- * -ENOMEM.
+ * it. text describes the step, change is appended to what `changes` says, and lives as long as the
+ * catalog; NULL: neither is said. -ENOMEM.
  */
 int adapter_base_add(struct adapter_base *base, size_t i, bool is_batch,
                      const struct compute_step *step, const char *text, const char *change);

@@ -205,14 +205,11 @@ static bool read_key(struct adapter *adapter, const char *key, struct spelling *
     struct spelling s;
     find_component(&s, form, key);
     const struct spelling whole = s;
+    const bool is_weight = cut_end(s.name, &s.n_name, ".weight");
     *ret = s;
     if (find_leaf(ret, form))
         return true;
-    s = whole;
-    if (cut_end(s.name, &s.n_name, ".weight")) {
-        *ret = s;
-        if (find_leaf(ret, form))
-            return true;
+    if (is_weight) {
         const char *name =
             form == FORM_DIFFUSERS ? read_processor(ret, &adapter->base->catalog->arena) : NULL;
         if (name != NULL) {

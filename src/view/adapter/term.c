@@ -111,31 +111,44 @@ static int check_computation(const struct term *t)
 /* Adds the step, with a formula and a note of it. */
 int term_add_step(struct term *t, const char *formula)
 {
-    struct adapter *adapter = t->adapter;
+    struct adapter *a = t->adapter;
     struct wfs_error inner = {0};
     if (compute_check(&t->step, &inner) < 0)
-        return adapter_fail(adapter, inner.code, t->module->typed, "%s", inner.text);
+        return adapter_fail(a, inner.code, t->module->typed, "%s", inner.text);
     const int code = check_computation(t);
     if (code < 0)
         return code;
-    struct arena *arena = &adapter->base->catalog->arena;
-    const struct wfs_quoted name = wfs_quote(adapter->name);
-    const char *text = arena_print(arena, "%s (%s)", formula, name.text);
-    const char *change = arena_print(arena, "lora %s (%s)", name.text, formula);
-    if (text == NULL || change == NULL ||
-        adapter_base_add(adapter->base, t->at, t->is_batch, &t->step, text, change) < 0)
-        return wfs_fail_memory(adapter->err);
-    adapter->n_pairs++;
+    if (a->said.formula != formula || a->said.change == NULL) {
+        struct arena *arena = &a->base->catalog->arena;
+        const struct wfs_quoted name = wfs_quote(a->name);
+        if (a->said.formula != formula)
+            a->said.product = NULL;
+        a->said.formula = formula;
+        a->said.text = arena_print(arena, "%s (%s)", formula, name.text);
+        a->said.change = arena_print(arena, "lora %s (%s)", name.text, formula);
+    }
+    if (a->said.text == NULL || a->said.change == NULL ||
+        adapter_base_add(a->base, t->at, t->is_batch, &t->step, a->said.text, a->said.change) < 0)
+        return wfs_fail_memory(a->err);
+    a->n_pairs++;
     return 0;
 }
 
 /* "+ 2 * B A" */
-const char *term_formula(const struct term *t, const char *term)
+const char *term_formula(const struct term *t, const char *product)
 {
-    const char *text =
-        arena_print(&t->adapter->base->catalog->arena, "+ %.6g * %s%s", t->scale, term,
-                    t->step.vector.stored.source != NULL ? ", normalised" : "");
-    return text != NULL ? text : "";
+    struct adapter *a = t->adapter;
+    const bool is_normalised = step_has(&t->step.vector);
+    if (a->said.product != product || a->said.scale != t->scale ||
+        a->said.is_normalised != is_normalised) {
+        a->said.product = product;
+        a->said.scale = t->scale;
+        a->said.is_normalised = is_normalised;
+        a->said.change = NULL;
+        a->said.formula = arena_print(&a->base->catalog->arena, "+ %.6g * %s%s", t->scale, product,
+                                      is_normalised ? ", normalised" : "");
+    }
+    return a->said.formula != NULL ? a->said.formula : "";
 }
 
 void term_note_scale(struct term *t)
