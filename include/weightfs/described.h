@@ -23,7 +23,7 @@ struct described {
 bool described_has(struct described *described, const char *name);
 
 /* Returns whether both are names of files of one set, which differ in the number before "-of-", or
- * behind "consolidated." or "model_part-". */
+ * behind "consolidated." or "model_part-"; or of what Lightning saves with .metadata. */
 bool described_is_sibling(const char *name, const char *other);
 
 #endif

@@ -99,6 +99,13 @@ struct catalog_member {
     const char *name, *file;
 };
 
+/* A file beside the checkpoint, a dict whose items were added to those of the root. */
+struct catalog_companion {
+    const struct source *source; /* NULL: there is none */
+    uint32_t first, last;        /* its values */
+    uint64_t hash;               /* of what they were */
+};
+
 /* What the format of a loaded checkpoint alone knows of it. Catalogs that are made of this one
  * borrow it. */
 struct catalog_own {
@@ -113,6 +120,7 @@ struct catalog_own {
      * arena, among the sources. */
     const struct source **beside;
     size_t n_beside;
+    struct catalog_companion companion;   /* among these */
     const struct catalog_member *members; /* of a pipeline; in the arena */
     size_t n_members;
     const char *description; /* text of the file that names them */

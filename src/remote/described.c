@@ -120,6 +120,8 @@ static const char *find_number(const char *name)
 bool described_is_sibling(const char *name, const char *other)
 {
     const char *number = find_number(name);
+    if (strcmp(name, ".metadata") == 0 && strcmp(other, "meta.pt") == 0)
+        return true;
     if (number == NULL || strlen(name) != strlen(other))
         return false;
     const size_t start = (size_t)(number - name), n = strspn(number, digits);

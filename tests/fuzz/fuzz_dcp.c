@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Distributed checkpoints: the input is the file .metadata of a directory, and, behind the pickle
- * in it, whatever its items name in that file itself. Items are looked at when it is loaded, or
- * when they are read.
+ * in it, whatever its items name in that file itself; behind MARK, the file meta.pt. Items are
+ * looked at when it is loaded, or when they are read.
  */
 #include "pytorch.h"
 
@@ -11,29 +11,36 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define MARK "meta.pt\n"
+
 static char folder[64];
-static int file = -1;
+static int directory = -1;
 
 static void clean(void)
 {
-    char path[80];
-    snprintf(path, sizeof(path), "%s/.metadata", folder);
-    unlink(path);
+    unlinkat(directory, ".metadata", 0);
+    unlinkat(directory, "meta.pt", 0);
     rmdir(folder);
 }
 
 static void prepare(void)
 {
-    char path[80];
     strcpy(folder,
            access("/dev/shm", W_OK) == 0 ? "/dev/shm/fuzz-dcp-XXXXXX" : "/tmp/fuzz-dcp-XXXXXX");
     if (mkdtemp(folder) == NULL)
         abort();
-    snprintf(path, sizeof(path), "%s/.metadata", folder);
-    file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0)
+    directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
         abort();
     atexit(clean);
+}
+
+static void put(const char *name, const uint8_t *data, size_t n_bytes)
+{
+    const int file = openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0 || write(file, data, n_bytes) != (ssize_t)n_bytes)
+        abort();
+    close(file);
 }
 
 /* Any range of a tensor that can be read has the bytes that the whole has there. */
@@ -57,10 +64,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     struct load_context context = {.table = &registry_table};
     struct wfs_catalog *catalog = NULL;
     const bool is_late = n_bytes > 0 && data[n_bytes - 1] % 4 == 1;
-    if (file < 0)
+    if (directory < 0)
         prepare();
-    if (ftruncate(file, (off_t)n_bytes) < 0 || pwrite(file, data, n_bytes, 0) != (ssize_t)n_bytes)
-        abort();
+    const uint8_t *mark = n_bytes == 0 ? NULL : memmem(data, n_bytes, MARK, strlen(MARK));
+    const size_t n_beside = mark == NULL ? 0 : n_bytes - (size_t)(mark - data);
+    put(".metadata", data, n_bytes - n_beside);
+    if (mark != NULL)
+        put("meta.pt", mark + strlen(MARK), n_beside - strlen(MARK));
+    else
+        unlinkat(directory, "meta.pt", 0);
     limits_init(&context.limits);
     context.limits.opcodes = context.limits.values = 4000;
     context.limits.tensors = 1000;

@@ -17,7 +17,9 @@ struct directory {
     size_t n_layouts, n_room;
     const char *const *left_out; /* names of empty containers that have no place in it */
     size_t n_left_out;
-    void *plan; /* the format's own, which owns those; NULL: none */
+    const struct source *rewritten; /* file beside the checkpoint that the last layout takes the
+                                       place of; NULL: all are copied */
+    void *plan;                     /* the format's own, which owns those; NULL: none */
 };
 
 /* The files as they are on the disk before they have their names. */
@@ -28,6 +30,7 @@ struct directory_files {
 };
 
 struct directory_functions {
+    const char *companion; /* name of a file that is read with those of the directory */
     /*
      * Lays the catalog out in files with at most max_bytes of tensors each, unless one has more; 0:
      * in one file. done is due in any case. Errors as those of a plan of one file.

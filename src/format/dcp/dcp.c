@@ -89,8 +89,7 @@ static int list(const char *folder, struct names *names)
     return code;
 }
 
-/* Adds a finding about checkpoints that lie in the directory of one, such as Lightning's meta.pt.
- * -ENOMEM. */
+/* Adds a finding about checkpoints that lie in the directory of one and were not read. -ENOMEM. */
 static int tell_rest(const struct names *names, const char *folder,
                      const struct load_context *context, struct wfs_catalog *catalog)
 {
@@ -98,7 +97,9 @@ static int tell_rest(const struct names *names, const char *folder,
     int code = 0;
     for (size_t i = 0; code == 0 && i < names->all.n; i++) {
         const char *name = names->all.names[i];
-        if (name[0] != '.' && context->table->names_checkpoint(name) &&
+        const bool is_read =
+            catalog->own->companion.source != NULL && strcmp(name, DCP_COMPANION) == 0;
+        if (name[0] != '.' && !is_read && context->table->names_checkpoint(name) &&
             !folder_names_has(&names->tensors, name))
             code = folder_names_add(&rest, name);
     }
@@ -306,15 +307,17 @@ static int fail_unfinished(const struct names *names, struct wfs_error *err)
                           "last: the save was not finished, or not all of it was copied");
 }
 
-/* Opens the files in the directory without which Megatron-core or Lightning cannot load the
- * checkpoint. */
+/* Notes the files without which Megatron-core or Lightning cannot load the checkpoint. directory
+ * -1: a URL, beside which only that of Lightning is known. */
 static int add_beside(int directory, const char *folder, struct wfs_catalog *catalog)
 {
-    static const char *const beside[] = {"common.pt", "metadata.json", "meta.pt"};
+    static const char *const beside[] = {"common.pt", "metadata.json"};
     enum { N_BESIDE = sizeof(beside) / sizeof(*beside) };
     struct catalog_own *own = catalog->own;
-    own->beside = arena_calloc(&catalog->arena, N_BESIDE, sizeof(*own->beside));
-    for (size_t i = 0; own->beside != NULL && i < N_BESIDE; i++) {
+    own->beside = arena_calloc(&catalog->arena, N_BESIDE + 1, sizeof(*own->beside));
+    if (own->beside != NULL && own->companion.source != NULL)
+        own->beside[own->n_beside++] = own->companion.source;
+    for (size_t i = 0; own->beside != NULL && directory >= 0 && i < N_BESIDE; i++) {
         struct source *source;
         autofree char *path = NULL;
         if (asprintf(&path, "%s%s", folder, beside[i]) < 0) {
@@ -409,8 +412,17 @@ int dcp_load_url(struct source *source, const struct load_context *context,
     }
     const struct dcp_reading begun = {
         .context = context, .folder = folder, .directory = -1, .err = err};
-    const int code = load_described(&begun, whole, 1, source, out);
-    return code < 0 ? code : 1;
+    autofree char *beside = NULL;
+    if (url_below(remote_source_url(source), DCP_COMPANION, &beside, NULL) == 0)
+        remote_source_open_early(context->remote, beside);
+    auto_catalog struct wfs_catalog *catalog = NULL;
+    const int code = load_described(&begun, whole, 1, source, &catalog);
+    if (code < 0)
+        return code;
+    if (add_beside(-1, folder, catalog) < 0)
+        return wfs_fail_memory(err);
+    *out = steal(&catalog);
+    return 1;
 }
 
 int dcp_load(const char *path, const struct load_context *context, struct wfs_catalog **out,
@@ -525,30 +537,40 @@ static int compare_tensors(struct comparing *c)
     return code;
 }
 
+static int compare_value(const struct comparing *c, const struct text_index *names, const char *key,
+                         uint32_t id)
+{
+    autofree char *a = NULL, *b = NULL;
+    size_t n_a = 0, n_b = 0;
+    struct wfs_error unwanted = {0};
+    int code = catalog_value_text(c->directory->catalog, id, &a, &n_a);
+    if (code == 0)
+        code = catalog_config_by(c->found, names, key, &b, &n_b, &unwanted);
+    if (code == -ENOMEM)
+        return wfs_fail_memory(c->err);
+    return code < 0 || n_a != n_b || memcmp(a, b, n_a) != 0 ? fail_lost(c, "value", key) : 0;
+}
+
 /* Compares those that were edited, which are in the graph of the catalog; all others are the loaded
  * objects themselves. */
 static int compare_values(const struct comparing *c)
 {
     const struct dcp_leaves *leaves = dcp_plan_leaves(c->directory);
+    const struct wfs_catalog *wanted = c->directory->catalog;
     cleanup(text_index_done) struct text_index names = {0};
-    if (catalog_index_values(c->found, &names) < 0)
-        return wfs_fail_memory(c->err);
-    for (size_t i = 0; i < leaves->n; i++) {
+    int code = catalog_index_values(c->found, &names) < 0 ? wfs_fail_memory(c->err) : 0;
+    for (size_t i = 0; i < leaves->n && code == 0; i++) {
         const struct dcp_leaf *leaf = &leaves->leaves[i];
-        autofree char *a = NULL, *b = NULL;
-        size_t n_a = 0, n_b = 0;
-        struct wfs_error unwanted = {0};
-        if (!leaf->is_edited || leaf->tensor != NULL)
-            continue;
-        int code = catalog_value_text(c->directory->catalog, leaf->id, &a, &n_a);
-        if (code == 0)
-            code = catalog_config_by(c->found, &names, leaf->key, &b, &n_b, &unwanted);
-        if (code == -ENOMEM)
-            return wfs_fail_memory(c->err);
-        if (code < 0 || n_a != n_b || memcmp(a, b, n_a) != 0)
-            return fail_lost(c, "value", leaf->key);
+        if (leaf->is_edited && leaf->tensor == NULL)
+            code = compare_value(c, &names, leaf->key, leaf->id);
     }
-    return 0;
+    for (size_t i = 0; i < wanted->values.n && code == 0; i++) {
+        const struct catalog_value *value = &wanted->values.list[i];
+        if (value->is_edited && value->place != 0 &&
+            dcp_companion_has(wanted, 0, wanted->values.places[value->place].id))
+            code = compare_value(c, &names, value->name, value->id);
+    }
+    return code;
 }
 
 /* Compares what loading the output gives with what was planned: keys, dtypes, shapes, bytes and
@@ -618,6 +640,7 @@ static int read_back(const struct directory *directory, const struct directory_f
 }
 
 static const struct directory_functions directory_functions = {
+    .companion = DCP_COMPANION,
     .plan = dcp_plan_make,
     .done = dcp_plan_done,
     .name = dcp_plan_name,

@@ -135,9 +135,10 @@ struct dcp_reading {
     struct wfs_catalog *catalog; /* adopts the files */
     const char *folder;          /* with its slash */
     int directory;               /* open; -1: a URL */
-    const char *url;  /* of the metadata, which the files are beside; NULL: a directory */
-    uint32_t n_early; /* files of a URL that somebody has begun to open */
-    bool is_new;      /* a file has the temporary name of what will have its name */
+    const char *url;    /* of the metadata, which the files are beside; NULL: a directory */
+    uint32_t n_early;   /* files of a URL that somebody has begun to open */
+    bool is_new;        /* a file has the temporary name of what will have its name */
+    uint32_t companion; /* 1 + the item that is all of the file beside it; 0: there is none */
     struct wfs_error *err;
     struct dcp_metadata *metadata;
     struct dcp_tables tables;
@@ -149,6 +150,9 @@ struct dcp_reading {
 
 /* The tables are not freed when they have become an assembly's. */
 void dcp_reading_done(struct dcp_reading *reading);
+
+/* What Lightning writes beside it: a dict of all but models and optimizers. */
+#define DCP_COMPANION "meta.pt"
 
 /* Fills the tables; what is wrong with one thing becomes its trouble. -EBADMSG, -E2BIG, -ENOMEM. */
 int dcp_table_fill(struct dcp_reading *reading);

@@ -49,7 +49,7 @@ static int make_files(struct dcp_reading *r)
 {
     const struct text_index *paths = &r->metadata->paths;
     struct dcp_tables *tables = &r->tables;
-    tables->files = calloc(paths->n_texts + 1, sizeof(*tables->files));
+    tables->files = calloc(paths->n_texts + 1, sizeof(*tables->files)); /* one for DCP_COMPANION */
     if (tables->files == NULL)
         return wfs_fail_memory(r->err);
     for (; tables->n_files < paths->n_texts; tables->n_files++) {
@@ -96,6 +96,33 @@ static int open_source(struct dcp_reading *r, uint32_t number, struct wfs_error 
     return asprintf(&path, "%s%s", r->folder, name) < 0
                ? -ENOMEM
                : source_open_beneath(r->directory, name, path, &file->source, err);
+}
+
+/* Makes the file beside the checkpoint one more of its files, with one item. One that a server does
+ * not show is none. */
+static int add_companion(struct dcp_reading *r)
+{
+    struct dcp_tables *tables = &r->tables;
+    struct dcp_file *file = &tables->files[tables->n_files];
+    struct wfs_error err = {0};
+    file->name = DCP_COMPANION;
+    int code = open_source(r, tables->n_files, &err);
+    if (code == -ENOENT && r->is_new) /* it is kept as it was */
+        code = source_open_beneath(r->directory, file->name, file->name, &file->source, NULL);
+    if (code == -ENOENT || (code == -EACCES && r->url != NULL))
+        return 0;
+    if (code < 0)
+        return code == -ENOMEM
+                   ? wfs_fail_memory(r->err)
+                   : catalog_add_finding(r->catalog, WFS_HIGH | WFS_FINDING_LOSS,
+                                         "'" DCP_COMPANION "' cannot be read: %s", err.text);
+    if (catalog_adopt_source(r->catalog, file->source) < 0)
+        return wfs_fail_memory(r->err);
+    file->source->is_part = true;
+    tables->items[tables->n_items] =
+        (struct dcp_item){.file = tables->n_files++, .n_bytes = file->source->n_bytes};
+    r->companion = ++tables->n_items;
+    return 0;
 }
 
 /* Opens a file once; what prevents that becomes its trouble. */
@@ -408,7 +435,7 @@ static int add_items(struct dcp_reading *r)
         return wfs_fail(r->err, E2BIG, "%s in storage_data (limit chunks)",
                         wfs_count(n_all, "entry").text);
     r->items.starts = calloc(r->n_keys + 1, sizeof(*r->items.starts));
-    r->tables.items = malloc((n_all + 1) * sizeof(*r->tables.items));
+    r->tables.items = malloc((n_all + 1) * sizeof(*r->tables.items)); /* one for DCP_COMPANION */
     /* By name of the metadata: the number of its key. */
     autofree uint32_t *keys = malloc((names->n_texts + 1) * sizeof(*keys));
     if (r->items.starts == NULL || r->tables.items == NULL || keys == NULL)
@@ -707,7 +734,8 @@ int dcp_table_fill(struct dcp_reading *r)
     if (r->tables.tensors == NULL)
         return wfs_fail_memory(r->err);
     if ((code = each_key(r, count_chunks)) < 0 || (code = add_items(r)) < 0 ||
-        (code = make_parts(r)) < 0 || (code = find_values(r)) < 0 || (code = check_items(r)) < 0 ||
+        (code = make_parts(r)) < 0 || (code = find_values(r)) < 0 ||
+        (code = add_companion(r)) < 0 || (code = check_items(r)) < 0 ||
         (code = spread_troubles(r)) < 0)
         return code;
     items_done(&r->items);

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/dcp/writer/dcp_plan.h"
 #include "format/pytorch/object/python_json.h"
 #include "format/pytorch/object/torch_call.h"
 #include "format/pytorch/object/torch_storage.h"
@@ -266,9 +267,29 @@ static int tell_flat(const struct nesting *n, bool is_all_flat)
         wfs_quote(n->first_flat).text);
 }
 
+/* Puts the items of the companion, a dict or 0, beside those of the root, as Lightning does. */
+static int put_companion(struct nesting *n, uint32_t companion)
+{
+    const struct value *dict = companion == 0 ? NULL : graph_at(n->graph, companion);
+    for (uint32_t i = 0; dict != NULL && i + 1 < dict->n; i += 2) {
+        const uint32_t *item = value_items(dict) + i;
+        const struct value *key = graph_at(n->graph, item[0]);
+        const struct part part = {.text = key->text, .n_text = key->n};
+        if (key->kind == VALUE_TEXT && find(n, n->root, &part) != 0)
+            return wfs_fail(n->reading->err, EBADMSG,
+                            "'%s' is in .metadata and in '" DCP_COMPANION "' beside it, whose "
+                            "values belong to the checkpoint: move that file away to read it alone",
+                            wfs_quote_n(key->text, key->n).text);
+        if (value_append(n->graph, n->root, item, 2) < 0)
+            return wfs_fail_memory(n->reading->err);
+    }
+    return 0;
+}
+
 /* Makes the root in the graph of the catalog: leaves[i] is the value of key i; 0: it is left out.
  */
-static int nest(struct dcp_reading *reading, const uint32_t *leaves, uint32_t *ret_root)
+static int nest(struct dcp_reading *reading, const uint32_t *leaves, uint32_t companion,
+                uint32_t *ret_root)
 {
     cleanup(nesting_done) struct nesting n = {.reading = reading,
                                               .graph = &reading->catalog->values.graph};
@@ -286,7 +307,8 @@ static int nest(struct dcp_reading *reading, const uint32_t *leaves, uint32_t *r
     if (is_all_flat)
         code = put_all(&n, NULL, leaves);
     *ret_root = n.root;
-    return code <= 0 || tell_flat(&n, is_all_flat) < 0 ? wfs_fail_memory(reading->err) : 0;
+    return code <= 0 || tell_flat(&n, is_all_flat) < 0 ? wfs_fail_memory(reading->err)
+                                                       : put_companion(&n, companion);
 }
 
 /* ---- the listing ---- */
@@ -477,8 +499,30 @@ static int read_value(struct listing *l, const struct dcp_key *key, const struct
     return tell_bad(l, key, why.bytes != NULL ? why.bytes : err.text);
 }
 
+/* Reads the file beside the checkpoint: *ret is its dict; 0: there is none. */
+static int read_companion(struct listing *l, uint32_t *ret)
+{
+    const struct dcp_reading *r = l->reading;
+    const struct dcp_key key = {.name = DCP_COMPANION};
+    struct catalog_companion *companion = &r->catalog->own->companion;
+    if (r->companion == 0)
+        return 0;
+    const struct dcp_item *item = &l->tables->items[r->companion - 1];
+    companion->first = l->torch.graph->n_values + 1;
+    const int code = read_value(l, &key, item, ret);
+    companion->last = l->torch.graph->n_values;
+    if (*ret == 0)
+        return code;
+    if (graph_at(l->torch.graph, *ret)->kind != VALUE_DICT) {
+        *ret = 0;
+        return tell_bad(l, &key, "it is not a dict");
+    }
+    companion->source = l->tables->files[item->file].source;
+    return 0;
+}
+
 /* Makes the values of all keys: those that are read, then those that stand for tensors. */
-static int make_leaves(struct listing *l, uint32_t *leaves)
+static int make_leaves(struct listing *l, uint32_t *leaves, uint32_t *ret_companion)
 {
     const struct dcp_reading *r = l->reading;
     struct graph *graph = l->torch.graph;
@@ -491,6 +535,8 @@ static int make_leaves(struct listing *l, uint32_t *leaves)
             (value->kind == VALUE_DICT || value->kind == VALUE_LIST || value->kind == VALUE_CALL))
             value->marks |= MARK_WHOLE;
     }
+    if (code == 0)
+        code = read_companion(l, ret_companion);
     if (code < 0)
         return code;
     l->first_tensor = graph->n_values + 1;
@@ -559,9 +605,10 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
                              .is_forced = r->context->force};
     if (leaves == NULL)
         return wfs_fail_memory(r->err);
-    int code = make_leaves(&l, leaves);
+    uint32_t beside = 0;
+    int code = make_leaves(&l, leaves, &beside);
     if (code == 0)
-        code = nest(r, leaves, &catalog->values.root);
+        code = nest(r, leaves, beside, &catalog->values.root);
     if (code < 0)
         return code;
     l.torch.find = find_storage;
@@ -574,6 +621,10 @@ int dcp_values_list(struct dcp_reading *r, struct source *assembly)
         code = torch_storage_list(&l.torch);
     if (code < 0)
         return code;
+    struct catalog_companion *companion = &catalog->own->companion;
+    if (companion->source != NULL)
+        companion->hash =
+            dcp_companion_hash(companion, &catalog->values.graph, catalog->values.root);
     catalog->values.pickle = (struct value_bytes){0};
     torch_dangers_report(&l.torch);
     if (l.torch.has_failed || dcp_values_tell(catalog) < 0 || tell_objects(&l) < 0)

@@ -243,6 +243,14 @@ static int has_content(int directory, const char *name, const struct source *sou
     return code;
 }
 
+static int fail_beside(const char *name, struct wfs_error *err)
+{
+    return wfs_fail(err, EEXIST,
+                    "'%s' in the directory is not what goes with the new checkpoint, and is not "
+                    "replaced: write to another directory, or move it away",
+                    wfs_quote(name).text);
+}
+
 /* A file beside the checkpoint keeps its name: another one with that name is not replaced. */
 static int keep_beside(struct shard *shard, int directory, struct wfs_error *err)
 {
@@ -253,14 +261,18 @@ static int keep_beside(struct shard *shard, int directory, struct wfs_error *err
         return errno == ENOENT ? 0
                                : wfs_fail(err, errno, "cannot inspect '%s': %s",
                                           wfs_quote(shard->name).text, strerror(errno));
-    const int code = has_content(directory, shard->name, shard->home);
-    shard->is_kept = code == 1;
-    return shard->is_kept
-               ? 0
-               : wfs_fail(err, EEXIST,
-                          "'%s' in the directory is not that of the source, which goes "
-                          "with the checkpoint: remove it, or write to another directory",
-                          wfs_quote(shard->name).text);
+    shard->is_kept = shard->layout == NULL && has_content(directory, shard->name, shard->home) == 1;
+    return shard->is_kept ? 0 : fail_beside(shard->name, err);
+}
+
+/* A file that would be read with the new ones, of a source that has none. */
+static int refuse_companion(const struct wfs_shards *set, int directory, struct wfs_error *err)
+{
+    const char *name = set->kind->companion;
+    return set->catalog->own->companion.source == NULL && name != NULL &&
+                   faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+               ? fail_beside(name, err)
+               : 0;
 }
 
 int set_index_name(const struct set_present *present, struct wfs_shards *set,
@@ -282,6 +294,8 @@ int set_index_name(const struct set_present *present, struct wfs_shards *set,
         if (is_kept == 0)
             code = choose_free(present, set, i, &stem, &number, outfile_directory(index), err);
     }
+    if (code == 0 && set->kind != NULL)
+        code = refuse_companion(set, outfile_directory(index), err);
     return code;
 }
 

@@ -328,13 +328,21 @@ static int plan_directory(struct wfs_shards *set, uint64_t max_bytes, struct wfs
     if (code < 0)
         return code;
     const struct catalog_own *own = set->catalog->own;
-    const size_t n = set->directory.n_layouts + own->n_beside;
-    if (array_reserve(&set->shards, sizeof(*set->shards), 0, n, &set->n_room) < 0)
+    const size_t n_layouts = set->directory.n_layouts;
+    if (array_reserve(&set->shards, sizeof(*set->shards), 0, n_layouts + own->n_beside,
+                      &set->n_room) < 0)
         return wfs_fail_memory(err);
-    for (size_t i = 0; i < set->directory.n_layouts; i++)
+    for (size_t i = 0; i < n_layouts; i++)
         set->shards[set->n_shards++] = (struct shard){.layout = set->directory.layouts[i]};
+    const struct source *rewritten = set->directory.rewritten;
+    if (rewritten != NULL) {
+        set->shards[n_layouts - 1].home = rewritten;
+        set->shards[n_layouts - 1].is_beside = true;
+    }
     for (size_t i = 0; i < own->n_beside; i++)
-        set->shards[set->n_shards++] = (struct shard){.home = own->beside[i], .is_beside = true};
+        if (own->beside[i] != rewritten)
+            set->shards[set->n_shards++] =
+                (struct shard){.home = own->beside[i], .is_beside = true};
     return 0;
 }
 

@@ -383,7 +383,10 @@ REJECT = program.ROOT / 'tests' / 'data' / 'reject' / 'dcp'
 def test_damage_gets_its_message(folder, name):
     whole = folder / 'whole'
     whole.mkdir()
-    (whole / '.metadata').write_bytes((REJECT / (name + '.metadata')).read_bytes())
+    content, mark, beside = (REJECT / (name + '.metadata')).read_bytes().partition(b'meta.pt\n')
+    (whole / '.metadata').write_bytes(content)
+    if mark:
+        (whole / 'meta.pt').write_bytes(beside)
     expect = json.loads((REJECT / (name + '.expect')).read_text())
     if expect['exit'] != 0:
         assert expect['message'] in weightfs('ls', whole, code=expect['exit']).error

@@ -54,7 +54,7 @@ def test_a_distributed_checkpoint_costs_what_is_looked_at(written, serve):
     server.forget()
     assert weightfs('cat', url, 't07').raw == tensors['t07'][2]
     names = [request.path.rsplit('/', 1)[1] for request in server.requests()]
-    assert set(names) == {'.metadata', *(path.name for path in (folder / 'dcp').glob('*.distcp'))}
+    assert set(names) == {'.metadata', 'meta.pt', *(path.name for path in (folder / 'dcp').glob('*.distcp'))}
     server.forget()
     weightfs('info', url)
     assert server.n_bytes() < sum(path.stat().st_size for path in (folder / 'dcp').iterdir())

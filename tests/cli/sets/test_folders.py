@@ -130,8 +130,8 @@ def test_a_file_without_tensors_is_never_the_checkpoint_of_a_folder(tmp_path, na
 
 
 def test_files_beside_a_distributed_checkpoint_are_named(tmp_path):
-    make(tmp_path, ['__0_0.distcp', 'meta.pt'])
-    assert "'meta.pt'" in weightfs('check', tmp_path).stdout
+    make(tmp_path, ['__0_0.distcp', 'other.pt'])
+    assert "'other.pt'" in weightfs('check', tmp_path).stdout
 
 
 @pytest.mark.parametrize('name', ['consolidated.00.pth', 'model.safetensors'])

@@ -117,6 +117,24 @@ static int add_tensors(struct directory *directory, struct dcp_leaves *leaves, u
     return code;
 }
 
+/* Plans the file beside the checkpoint as the last one, if something in it changed. */
+static int add_companion(struct directory *directory, struct torch_plan *plan)
+{
+    struct wfs_layout *const first = plan->layout;
+    cleanup(pickle_writer_done) struct pickle_writer writer = {0};
+    struct torch_item item;
+    uint32_t dict;
+    int code = dcp_companion_change(plan, dcp_plan_leaves(directory)->dict, &dict);
+    if (code == 0 && dict == 0)
+        return 0;
+    plan->layout = code < 0 ? NULL : add_file(directory);
+    code = plan->layout == NULL ? wfs_fail_memory(plan->err)
+                                : torch_item_value(plan, &writer, dict, &item);
+    plan->layout = first;
+    directory->rewritten = plan->catalog->own->companion.source;
+    return code;
+}
+
 static int make(struct directory *directory, struct torch_plan *plan, uint64_t max_bytes)
 {
     struct dcp_leaves *leaves = directory->plan;
@@ -127,7 +145,9 @@ static int make(struct directory *directory, struct torch_plan *plan, uint64_t m
     directory->n_left_out = leaves->n_empty;
     if (code == 0)
         code = add_values(plan, leaves);
-    return code < 0 ? code : add_tensors(directory, leaves, max_bytes, plan->err);
+    if (code == 0)
+        code = add_tensors(directory, leaves, max_bytes, plan->err);
+    return code < 0 ? code : add_companion(directory, plan);
 }
 
 int dcp_plan_make(struct directory *directory, uint64_t max_bytes, struct wfs_error *err)

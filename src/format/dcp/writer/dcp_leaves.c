@@ -244,6 +244,9 @@ static int walk_dict(struct walk *walk, const struct value *dict)
     for (uint32_t i = 0; i + 1 < dict->n && code == 0; i += 2) {
         const size_t n_key = walk->key.n_bytes;
         struct dcp_step step = {0};
+        if (walk->n_path == 0 &&
+            dcp_companion_has(walk->plan->catalog, value_items(dict)[i], value_items(dict)[i + 1]))
+            continue;
         add_dot(walk);
         code = add_key(walk, value_items(dict)[i], &step);
         if (code == 0)
@@ -325,6 +328,6 @@ int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves)
                         wfs_catalog_n_tensors(plan->catalog) > 0
                             ? "convert it to .safetensors first, for its tensors alone"
                             : "it has no tensors, so there is nothing to convert");
-    const uint32_t dict = dict_of(graph, plan->root, &is_empty);
-    return dict == 0 ? 0 : walk_dict(&walk, graph_at(graph, dict));
+    leaves->dict = dict_of(graph, plan->root, &is_empty);
+    return leaves->dict == 0 ? 0 : walk_dict(&walk, graph_at(graph, leaves->dict));
 }

@@ -40,6 +40,7 @@ struct dcp_leaves {
     struct text_index names; /* of the keys, in the same order */
     const char **empty;      /* malloc'ed: the names of empty dicts, which have no leaf */
     size_t n_empty, n_empty_room;
+    uint32_t dict; /* of the root; 0: it is empty */
 };
 
 /*
@@ -48,6 +49,17 @@ struct dcp_leaves {
  */
 int dcp_leaves_find(const struct torch_plan *plan, struct dcp_leaves *leaves);
 void dcp_leaves_done(struct dcp_leaves *leaves);
+
+/* Returns whether an item of the root is one of the file beside the checkpoint. */
+bool dcp_companion_has(const struct wfs_catalog *catalog, uint32_t key, uint32_t value);
+
+/* Returns a hash of the values of that file, and of the items of a dict, the root, that are its. */
+uint64_t dcp_companion_hash(const struct catalog_companion *companion, const struct graph *graph,
+                            uint32_t dict);
+
+/* Makes the dict that has to be in the file now; *ret is 0 where it stays as it was, or there is
+ * none. -ENOMEM. */
+int dcp_companion_change(struct torch_plan *plan, uint32_t dict, uint32_t *ret);
 
 /* For struct directory_functions. Names are "__0_7.distcp"; describe writes .metadata. */
 int dcp_plan_make(struct directory *directory, uint64_t max_bytes, struct wfs_error *err);
