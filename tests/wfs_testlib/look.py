@@ -2,6 +2,7 @@
 """What a tree of tensor files shows, through ordinary system calls."""
 import json
 import os
+import random
 
 PREFIX = 'user.weightfs.'
 
@@ -41,3 +42,18 @@ def content(root):
         with open(os.path.join(root, name), 'rb') as file:
             result[name] = file.read()
     return result
+
+
+def read_in_pieces(path, n_piece, seed=None):
+    """The bytes of a file, by ranges from first to last or in another order, none of them from the cache of the kernel."""
+    size = os.path.getsize(path)
+    starts = list(range(0, size, n_piece))
+    if seed is not None:
+        random.Random(seed).shuffle(starts)
+    whole = bytearray(size)
+    with open(path, 'rb', buffering=0) as file:
+        for start in starts:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            piece = os.pread(file.fileno(), n_piece, start)
+            whole[start:start + len(piece)] = piece
+    return bytes(whole)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Adapters that do not fit: one line that names the file, the key, and what is wrong; and mistakes that libraries accept."""
+"""Adapters and sums that do not fit: one line that names the file, the key, and what is wrong; and mistakes that libraries accept."""
+import json
+
 import pytest
 
-from wfs_testlib import shared
+from wfs_testlib import shared, st
 from wfs_testlib.program import weightfs
 
 FOLDER = shared.FOLDER / 'golden/arithmetic'
@@ -49,6 +51,24 @@ NOTICES = {
 # Accepted as they are: what the file says is done.
 FINE = ['adapter-name-kept', 'diffusers-no-prefix', 'fan-in-wrong', 'kohya-loha', 'missing-layer', 'nan', 'no-target-modules', 'overflow-f16']
 
+# What mergekit refuses: options, and the error; None: it is done.
+NORM, UP = 'model.norm.weight', 'model.layers.1.mlp.up_proj.weight'
+SUMS = {
+    'linear-same-1.1': (['weight=0.1', 'average=SAME:1.0'], None),  # twice the same: the mean is the same
+    'linear-vocab': (['weight=0.3', 'average=VOCAB:0.9'], "average 'VOCAB': 'lm_head.weight' has another shape there: [18, 8], here [16, 8]; a conversion with slice can cut rows off first"),
+    'slerp-three': (['slerp=OTHER:0.3', 'slerp=SAME:0.3'], None),  # one arc after the other
+    'slerp-nobase': (None, 'missing TARGET; usage: weightfs convert SOURCE TARGET'),
+    'slerp-not': (['slerp=OTHER'], "--slerp: 'OTHER' is not of the form FILE:T"),
+    'linear-noweight': (['average=OTHER:0.9'], None),  # 1
+    'linear-unknown-method': (['lienar=OTHER:0.9'], "unknown option '--lienar=OTHER:0.9'"),
+    'linear-weight-text': (['weight=much', 'average=OTHER'], "--weight: 'much' is not a number"),
+    'linear-missing-key': (['average=MISSING'], "average 'MISSING': '%s' is not in it; `partial` leaves it as it is" % UP),
+    'task-missing-key': (['task=MISSING:0.7'], "task 'MISSING': '%s' is not in it; `partial` leaves it as it is" % UP),
+    'linear-shape': (['average=SHORT'], "average 'SHORT': '%s' has another shape there: [11, 8], here [12, 8]" % UP),
+    'linear-transposed': (['average=TURNED'], "average 'TURNED': '%s' has another shape there: [8, 12], here [12, 8]" % UP),
+    'linear-ints': (['average=INTS'], "average 'INTS': '%s' is BF16 here and I64 there, and differs" % NORM),
+}
+
 
 def paths(name):
     folder = FOLDER / 'refused' / name
@@ -64,6 +84,10 @@ def merge(memory, name, *options, **expected):
 
 def test_all_are_here():
     assert {path.name for path in (FOLDER / 'refused').iterdir()} == {*ERRORS, *NOTICES, *FINE}
+    said = {library: json.loads((FOLDER / ('refused-%s.json' % library)).read_text()) for library in ('peft', 'diffusers', 'mergekit')}
+    assert {one['name'] for one in said['peft'] + said['diffusers']} == {*ERRORS, *NOTICES, *FINE}
+    assert {one['name'] for one in said['mergekit']} == set(SUMS)
+    assert sum(one.get('refuses', True) for all_of in said.values() for one in all_of) == 30 and sum(map(len, said.values())) == 53
 
 
 @pytest.mark.parametrize('name', ERRORS)
@@ -90,3 +114,35 @@ def test_alpha_where_no_file_has_it(memory):
     merge(memory, 'no-config', '--lora-alpha=6')
     weightfs('convert', '--lora=%s' % (FOLDER / 'cases/lora-linear-f32'), FOLDER / 'base/toy-f32.safetensors', memory / 'other.safetensors')
     assert (memory / 'out.safetensors').read_bytes() == (memory / 'other.safetensors').read_bytes()
+
+
+@pytest.mark.parametrize('name', ['nan', 'overflow-f16'])
+def test_what_is_no_number_afterwards_is_counted(name):
+    adapter, base = paths(name)
+    counts = json.loads(weightfs('plan', '--json', '--values', '--lora=%s' % adapter, base).stdout)['computed'][0]
+    assert (counts['nan'], counts['overflow']) == ((64, 0) if name == 'nan' else (0, 64))
+
+
+@pytest.fixture
+def models(memory):
+    """Those of SUMS, by their names there."""
+    tensors = st.read(FOLDER / 'base/llama-bf16-1.safetensors').tensors
+    changed = {'MISSING': {UP: None}, 'SHORT': {UP: ('BF16', [11, 8], bytes(176))}, 'TURNED': {UP: ('BF16', [8, 12], bytes(192))},
+               'INTS': {NORM: ('I64', [8], bytes(64))}}
+    made = {name: st.write(memory / (name + '.safetensors'), {key: one for key, one in {**tensors, **change}.items() if one is not None})
+            for name, change in changed.items()}
+    return {**made, **{name: FOLDER / 'base' / (file + '.safetensors') for name, file in (('SAME', 'llama-bf16-1'), ('OTHER', 'llama-bf16-2'), ('VOCAB', 'llama-vocab18'))}}
+
+
+@pytest.mark.parametrize('name', SUMS)
+def test_sums_that_do_not_fit(memory, models, name):
+    options, text = SUMS[name]
+    options, out = ['--' + option for option in options or []], memory / 'out.safetensors'
+    for word, path in models.items():
+        options = [option.replace(word, str(path)) for option in options]
+        text = text and text.replace(word, str(path))
+    done = weightfs('convert', *options, *([models['SAME']] if SUMS[name][0] is not None else []), out, code=None)
+    if text is None:
+        assert done.code == 0 and (out.read_bytes() == models['SAME'].read_bytes()) == (name == 'linear-same-1.1')
+    else:
+        assert done.code in (2, 7) and text in done.error and not out.exists()

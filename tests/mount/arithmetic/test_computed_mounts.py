@@ -2,14 +2,13 @@
 """Computed tensors in a mount: the same bytes in every way to read them, edits on top, copies out of it."""
 import json
 import os
-import random
 import subprocess
 
 import numpy
 import pytest
 
 from wfs_testlib import merging, st
-from wfs_testlib.look import attribute
+from wfs_testlib.look import attribute, read_in_pieces
 from wfs_testlib.program import weightfs
 
 SHAPES = {'a.weight': (300, 1025), 'b.weight': (7, 40000), 'c.weight': (5000, 3), 'norm': (1025,)}
@@ -22,20 +21,6 @@ def pair(folder):
 
 def path_of(mnt, key):
     return mnt / key.replace('.', '/')
-
-
-def read_in_pieces(path, n_piece, seed=None):
-    size = os.path.getsize(path)
-    starts = list(range(0, size, n_piece))
-    if seed is not None:
-        random.Random(seed).shuffle(starts)
-    whole = bytearray(size)
-    with open(path, 'rb', buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        for start in starts:
-            piece = os.pread(file.fileno(), n_piece, start)
-            whole[start:start + len(piece)] = piece
-    return bytes(whole)
 
 
 def test_the_exact_value_rounded_once_however_it_is_read(mount, pair):
@@ -69,6 +54,24 @@ def test_verbs_and_mount_show_the_same(mount, pair, folder):
     assert subprocess.run(['diff', '-r', folder / 'extracted', folder / 'other'], check=False).returncode == 0
     assert attribute(path_of(mnt, 'a.weight'), 'computed') == 'base + 1.5 * B A (adapter)'
     assert 'user.weightfs.computed' not in os.listxattr(path_of(mnt, 'norm'))
+
+
+def test_verbs_that_compare_and_edit_take_what_is_computed(pair, folder):
+    base, adapter, exact = pair
+    tensors, option = st.read(base).tensors, '--lora=%s' % adapter
+    changed = {**tensors, 'a.weight': (*tensors['a.weight'][:2], tensors['c.weight'][2][:2000] + tensors['a.weight'][2][2000:])}
+    sources = [base, st.write(folder / 'changed.safetensors', changed)]
+    files = [folder / 'one.safetensors', folder / 'two.safetensors']
+    for source, file in zip(sources, files):
+        weightfs('convert', option, source, file)
+    found = [weightfs('diff', '--json', *pair, code=1).stdout for pair in ([option, *sources], files)]
+    assert found[0].replace(str(sources[0]), str(files[0])).replace(str(sources[1]), str(files[1])) == found[1]
+    weightfs('patch', 'make', option, *sources, folder / 'patch.safetensors')
+    weightfs('patch', 'apply', folder / 'patch.safetensors', files[0], folder / 'patched.safetensors')
+    assert st.read(folder / 'patched.safetensors').tensors == st.read(files[1]).tensors
+    weightfs('edit', option, base, folder / 'edited.safetensors', '--remove=norm')
+    assert st.read(folder / 'edited.safetensors').tensors == {key: one for key, one in st.read(files[0]).tensors.items() if key != 'norm'}
+    assert weightfs('check', '--values', option, base).stdout == weightfs('check', '--values', files[0]).stdout
 
 
 @pytest.mark.parametrize('ending', ['safetensors', 'pth', 'bpk', 'mpk'])
