@@ -381,6 +381,22 @@ static enum exit_code check_run(struct check *check)
     return checkup->worst >= WFS_LOW ? EXIT_FOUND : EXIT_DONE;
 }
 
+/* Prints what was looked at, on a terminal. */
+static void print_total(const struct check *check, enum exit_code exit_code)
+{
+    const struct checkup *checkup = &check->checkup;
+    const bool is_good = exit_code == EXIT_DONE;
+    if (!isatty(STDOUT_FILENO) || (!is_good && (exit_code != EXIT_FOUND || !checkup->has_values)))
+        return;
+    print_escaped(stdout, check->is_of_many ? check->path : "");
+    printf("%s%s%s", check->is_of_many ? ": " : "", is_good ? "no problems in " : "",
+           wfs_count(wfs_catalog_n_tensors(checkup->catalog), "tensor").text);
+    if (checkup->has_values)
+        printf(", %" PRIu64 " looked at (%s)", checkup->n_looked_at,
+               wfs_count(checkup->n_elems, "element").text);
+    putchar('\n');
+}
+
 static enum exit_code run_json(struct check *check)
 {
     struct json_out *json = check->json;
@@ -390,8 +406,7 @@ static enum exit_code run_json(struct check *check)
     json_out_open(json, "findings", '[', JSON_LINES);
     const enum exit_code exit_code = check_run(check);
     json_out_close(json);
-    if (check->checkup.has_values)
-        json_out_u64(json, "n_looked_at", check->checkup.n_looked_at);
+    checkup_put(&check->checkup, json);
     json_out_close(json);
     return exit_code;
 }
@@ -429,11 +444,7 @@ static enum exit_code check_one(const struct input_one *one)
     if (check.json != NULL)
         return run_json(&check);
     exit_code = check_run(&check);
-    if (exit_code == EXIT_DONE && isatty(STDOUT_FILENO)) {
-        print_escaped(stdout, check.is_of_many ? check.path : "");
-        printf("%sno problems in %s\n", check.is_of_many ? ": " : "",
-               wfs_count(wfs_catalog_n_tensors(catalog), "tensor").text);
-    }
+    print_total(&check, exit_code);
     return exit_code;
 }
 

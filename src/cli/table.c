@@ -299,55 +299,80 @@ static void shrink(struct table *table)
     }
 }
 
+/* A key as it is cut. */
+struct shown {
+    const char *text, *whole;
+    size_t row;
+};
+
 static int by_text(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    return strcmp(((const struct shown *)a)->text, ((const struct shown *)b)->text);
 }
 
-/* Returns how many of the first texts of a column look like another of them. */
-static size_t count_alike(const struct table *table, size_t column, unsigned n_percent)
+/* Returns how many of the first n_most cut texts of a column look like another of them, and notes
+ * which rows have these; NULL: nowhere. */
+static size_t count_alike(const struct table *table, size_t column, unsigned n_percent,
+                          size_t n_most, bool *is_alike)
 {
-    enum { N_LOOKED = 1000 };
     autostrbuf struct strbuf texts = {0};
-    const char *shown[N_LOOKED], *cell = table->cells.bytes;
-    size_t n = 0, n_alike = 0;
-    for (size_t i = 0; i < table->n_cells && n < N_LOOKED; i++) {
-        if (i % table->n_columns == column) {
+    const size_t n_rows = table->n_cells / table->n_columns, n = n_rows < n_most ? n_rows : n_most;
+    autofree struct shown *shown = calloc(n + 1, sizeof(*shown));
+    const char *cell = table->cells.bytes;
+    size_t n_alike = 0;
+    for (size_t i = 0; i < n * table->n_columns; i++) {
+        if (i % table->n_columns == column && shown != NULL) {
+            shown[i / table->n_columns].whole = cell + 1;
             screen_cut(&texts, cell + 1, table->widths[column], n_percent);
             strbuf_add(&texts, "", 1);
-            n++;
         }
         cell += strlen(cell + 1) + 2;
     }
-    if (texts.has_failed)
+    if (texts.has_failed || shown == NULL)
         return 0;
     const char *text = texts.bytes;
-    for (size_t i = 0; i < n; i++, text += strlen(text) + 1)
-        shown[i] = text;
+    for (size_t i = 0; i < n; i++, text += strlen(text) + 1) {
+        shown[i].text = text;
+        shown[i].row = i;
+    }
     qsort(shown, n, sizeof(*shown), by_text);
-    for (size_t i = 1; i < n; i++)
-        n_alike += strcmp(shown[i - 1], shown[i]) == 0;
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(shown[i - 1].text, shown[i].text) != 0 ||
+            strcmp(shown[i - 1].whole, shown[i].whole) == 0)
+            continue;
+        n_alike++;
+        if (is_alike != NULL)
+            is_alike[shown[i - 1].row] = is_alike[shown[i].row] = true;
+    }
     return n_alike;
 }
 
-/* Keys are cut where the fewest of them look alike: in the middle, or further to the front. */
+/* Keys are cut where the fewest of them look alike, near the middle if they can be. Those that look
+ * alike all the same are not cut: see print_row. */
 static void choose_cut(struct table *table)
 {
-    static const unsigned shares[] = {CUT_MIDDLE, 66, 75};
-    enum { N_HEAD = 5 }; /* of "  -> KEY" */
+    enum { STEP = 4, N_STEPS = 16, N_HEAD = 5, N_LOOKED = 1000 }; /* N_HEAD: of "  -> KEY" */
     size_t i = 0, least = SIZE_MAX;
     while (i < table->n_columns && (!table->columns[i].is_key || table->widths[i] == 0))
         i++;
-    for (size_t k = 0; i < table->n_columns && least > 0 && k < sizeof(shares) / sizeof(*shares);
-         k++) {
-        const size_t n_alike = count_alike(table, i, shares[k]);
-        const size_t n_tail = table->widths[i] * shares[k] / 100;
+    for (unsigned k = 0; i < table->n_columns && least > 0 && k <= N_STEPS; k++) {
+        const unsigned further = (k + 1) / 2 * STEP;
+        const unsigned share = k % 2 == 0 ? CUT_MIDDLE - further : CUT_MIDDLE + further;
+        const size_t n_tail = table->widths[i] * share / 100;
         if (k > 0 && table->widths[i] < n_tail + 1 + N_HEAD)
-            break;
+            continue;
+        const size_t n_alike = count_alike(table, i, share, N_LOOKED, NULL);
         if (n_alike < least)
-            table->n_tail = shares[k];
+            table->n_tail = share;
         least = n_alike < least ? n_alike : least;
     }
+    if (i == table->n_columns || least == 0)
+        return;
+    table->is_alike = calloc(table->n_cells / table->n_columns, sizeof(*table->is_alike));
+    if (table->is_alike == NULL)
+        strbuf_fail(&table->left);
+    else
+        (void)count_alike(table, i, table->n_tail, SIZE_MAX, table->is_alike);
 }
 
 /* Adds a cell to a line of which n_left columns are free; returns how many are then. */
@@ -371,27 +396,35 @@ static size_t add_cell(const struct table *table, struct strbuf *line, size_t i,
     return n_left - room;
 }
 
-/* Prints a row, whose cells follow each other; the heading has none. Returns what follows it. */
-static const char *print_row(const struct table *table, const char *cells, bool *ret_has_failed)
+/* Prints a row, whose cells follow each other; the heading has none. A key that would look like
+ * another has a line of its own before it. Returns what follows the row. */
+static const char *print_row(const struct table *table, const char *cells, bool is_alike,
+                             bool *ret_has_failed)
 {
     autostrbuf struct strbuf line = {0};
     size_t n_left = table->n_screen;
     for (size_t i = 0; i < table->n_columns; i++) {
         const enum screen_colour colour =
             cells != NULL ? (enum screen_colour)(unsigned char)cells[0] : COLOUR_HEADING;
-        const char *text = cells != NULL ? cells + 1 : table->columns[i].heading;
+        const char *text = cells != NULL ? cells + 1 : table->columns[i].heading, *shown = text;
+        if (is_alike && table->columns[i].is_key) {
+            const bool has_colour = table->has_colour && colour != COLOUR_NONE;
+            printf("%s%s%s\n", has_colour ? screen_on(STDOUT_FILENO, colour) : "", text,
+                   has_colour ? screen_off(STDOUT_FILENO, colour) : "");
+            shown = "";
+        }
         if (table->widths[i] > 0 && i > 0) {
             strbuf_puts(&line, "  ");
             n_left -= n_left < N_GAP ? n_left : N_GAP;
         }
         if (table->widths[i] > 0)
-            n_left = add_cell(table, &line, i, colour, text, n_left);
+            n_left = add_cell(table, &line, i, colour, shown, n_left);
         cells = cells != NULL ? text + strlen(text) + 1 : NULL;
     }
     *ret_has_failed = *ret_has_failed || line.has_failed;
     while (line.n_bytes > 0 && line.bytes[line.n_bytes - 1] == ' ')
         line.bytes[--line.n_bytes] = '\0';
-    if (!line.has_failed)
+    if (!line.has_failed && line.n_bytes > 0)
         puts(line.bytes);
     return cells;
 }
@@ -449,10 +482,11 @@ int table_print(struct table *table)
     drop(table, true);
     shrink(table);
     choose_cut(table);
-    print_row(table, NULL, &has_failed);
+    print_row(table, NULL, false, &has_failed);
     const char *cells = table->cells.bytes;
-    for (size_t i = 0; i < table->n_cells && !has_failed && !ferror(stdout); i += table->n_columns)
-        cells = print_row(table, cells, &has_failed);
+    const size_t n_rows = table->n_cells / table->n_columns;
+    for (size_t i = 0; i < n_rows && !has_failed && !ferror(stdout); i++)
+        cells = print_row(table, cells, table->is_alike != NULL && table->is_alike[i], &has_failed);
     if (table->left.n_bytes > 0 && !table->left.has_failed)
         puts(table->left.bytes);
     return has_failed || table->left.has_failed || table->dropped.has_failed ? -ENOMEM : 0;
@@ -467,6 +501,7 @@ void table_print_dropped(const struct table *table)
 void table_done(struct table *table)
 {
     free(table->widths);
+    free(table->is_alike);
     strbuf_done(&table->cells);
     strbuf_done(&table->left);
     strbuf_done(&table->dropped);

@@ -3,8 +3,8 @@
  * A table on stdout. On a terminal: columns aligned by display width, under a heading. Columns that
  * are equal in all rows leave it for one line below. Where there is no room for the others, first
  * columns give way that can be narrower, then the last ones are not shown, and then keys are cut in
- * the middle with "…". Elsewhere: the exact cells with tabs between them, as
- * they come. Or as CSV, or as JSON, an object for each row.
+ * the middle with "…"; those that look alike then have a line of their own. Elsewhere: the exact
+ * cells with tabs between them, as they come. Or as CSV, or as JSON, an object for each row.
  *
  *     static const struct table_column columns[] = {{.heading = "key", .is_key = true},
  *                                                   {.heading = "size", .is_right = true}};
@@ -60,6 +60,7 @@ struct table {
     size_t n_cells;
     size_t n_screen; /* columns of the terminal */
     unsigned n_tail; /* percent of a key that is cut that are its end */
+    bool *is_alike;  /* malloc'ed: rows whose cut keys look alike; NULL: none do */
     bool has_colour;
 };
 

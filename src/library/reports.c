@@ -152,8 +152,7 @@ static int check(struct making *making, struct checkup *checkup,
     json_out_open_array(&making->json, "findings");
     code = checkup_run(checkup, err);
     json_out_close(&making->json);
-    if (checkup->has_values)
-        json_out_u64(&making->json, "n_looked_at", checkup->n_looked_at);
+    checkup_put(checkup, &making->json);
     json_out_close(&making->json);
     return code;
 }

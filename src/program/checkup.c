@@ -205,6 +205,7 @@ static int report_counts(struct pool *pool, size_t i, const void *result)
         report_count(checkup, tensor, "infinite", is_infinite, odd->n_inf, odd->n_elems);
         count_alike(&counting->alike, tensor, odd);
         checkup->n_looked_at++;
+        checkup->n_elems += odd->n_elems;
     }
     return checkup->step(checkup->ctx, tensor->n_bytes);
 }
@@ -387,4 +388,12 @@ int checkup_run(struct checkup *checkup, struct wfs_error *err)
     if (code == 0 && wfs_catalog_check_sources(checkup->catalog, &changed) < 0)
         code = wfs_fail(err, EIO, "the file changed while it was read");
     return code;
+}
+
+void checkup_put(const struct checkup *checkup, struct json_out *out)
+{
+    if (!checkup->has_values)
+        return;
+    json_out_u64(out, "n_looked_at", checkup->n_looked_at);
+    json_out_u64(out, "n_elems_looked_at", checkup->n_elems);
 }

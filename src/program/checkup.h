@@ -6,6 +6,7 @@
 #define WFS_CHECKUP_H
 
 #include <weightfs/catalog.h>
+#include <weightfs/json_out.h>
 #include <weightfs/workload.h>
 
 struct checkup {
@@ -22,6 +23,7 @@ struct checkup {
     /* Made. */
     enum wfs_severity worst;
     uint64_t n_looked_at;    /* tensors whose elements are numbers */
+    uint64_t n_elems;        /* of these */
     const char *failed_path; /* of a file that cannot be read; NULL: the checkpoint */
 };
 
@@ -30,5 +32,8 @@ struct checkup {
  * read, or a file that has changed; or what step returned.
  */
 int checkup_run(struct checkup *checkup, struct wfs_error *err);
+
+/* Adds members about what was looked at, if values were. */
+void checkup_put(const struct checkup *checkup, struct json_out *out);
 
 #endif

@@ -72,3 +72,14 @@ def test_keys_are_cut_where_they_can_be_told_apart(folder, verb):
     screen = terminal.screen(verb, folder / 'm.safetensors', columns=40)
     cut = [line.split()[0] for line in screen.lines if line.startswith('model.')]
     assert len(cut) == len(set(cut)) == len(keys) and all(text.count('\u2026') == 1 for text in cut), screen.text
+
+
+@pytest.mark.parametrize('words', [['ls'], ['show', '--no-fold'], ['sum'], ['diff']], ids=' '.join)
+def test_keys_that_would_look_alike_are_whole(folder, words):
+    keys = ['layers.%d.%s.weight' % (i, name) for i in range(12) for name in ('input_layernorm', 'post_attention_layernorm', 'mlp.up_proj', 'mlp.down_proj')]
+    for i, name in enumerate('ab'):
+        st.write(folder / name, {key: ('F32', [2, 4], bytes([i + 1, k, 3, 4] * 8)) for k, key in enumerate(keys)})
+    sources = [folder / 'a', folder / 'b'] if words == ['diff'] else [folder / 'a']
+    found = [line.split()[0] for line in terminal.screen(*words, *sources, columns=40, code=None, NO_COLOR='1').lines if line.startswith('layers.')]
+    assert len(found) == len(set(found)) == len(keys), found
+    assert all(text in keys or text.count('\u2026') == 1 for text in found)
