@@ -144,19 +144,13 @@ static void print_warnings(const char *path, const struct wfs_report *report)
 /* Adds a message of a view, which begins with the name of an option, with that as it was typed. */
 static void add_named(const struct args *args, const char *text, struct strbuf *out)
 {
-    const struct wfs_view_option *option;
-    const char *colon = strstr(text, ": ");
-    const size_t n_name = colon != NULL ? (size_t)(colon - text) : 0;
-    for (size_t i = 0; n_name > 0 && (option = wfs_view_option(i)) != NULL; i++) {
-        if (strlen(option->name) != n_name || strncmp(option->name, text, n_name) != 0)
-            continue;
-        for (char *const *word = args->words; *word != NULL; word++) {
-            const size_t n_typed = strcspn(*word, "=");
-            if (n_typed > 2 && settings_is_name(option->name, *word + 2, n_typed - 2)) {
-                strbuf_add(out, *word, n_typed);
-                text = colon;
-                break;
-            }
+    const char *option = checkpoint_named_option(text);
+    for (char *const *word = args->words; option != NULL && *word != NULL; word++) {
+        const size_t n_typed = strcspn(*word, "=");
+        if (n_typed > 2 && settings_is_name(option, *word + 2, n_typed - 2)) {
+            strbuf_add(out, *word, n_typed);
+            text += strlen(option);
+            break;
         }
     }
     strbuf_puts(out, text);

@@ -112,6 +112,15 @@ static int open_stage(struct driver *driver)
 
 /* ---- loading ---- */
 
+/* Reports a failure, of a view with the name of the option as it was typed. */
+static int fail(enum exit_code exit_code, const char *path, const char *text)
+{
+    const char *mark = checkpoint_named_option(text) != NULL ? "-o " : "";
+    return path == NULL
+               ? log_failure((int)exit_code, "%s%s", mark, text)
+               : log_failure((int)exit_code, "'%s': %s%s", wfs_quote(path).text, mark, text);
+}
+
 /* The user wrote rules files, which need no sandbox. */
 static int make_view(struct driver *driver)
 {
@@ -119,7 +128,7 @@ static int make_view(struct driver *driver)
     const struct mount_options *options = driver->options;
     const enum exit_code exit_code =
         checkpoint_new_view(options->views, options->n_views, &driver->view, &err);
-    return exit_code == EXIT_DONE ? 0 : log_failure((int)exit_code, "%s", err.text);
+    return exit_code == EXIT_DONE ? 0 : fail(exit_code, NULL, err.text);
 }
 
 static int confine(struct driver *driver)
@@ -145,9 +154,7 @@ static int load(struct driver *driver)
         return 0;
     if (failure.path == NULL && source == target->kept_source)
         failure.path = source;
-    return failure.path == NULL ? log_failure((int)exit_code, "%s", failure.err.text)
-                                : log_failure((int)exit_code, "'%s': %s",
-                                              wfs_quote(failure.path).text, failure.err.text);
+    return fail(exit_code, failure.path, failure.err.text);
 }
 
 /* Another program may still be writing a source. */

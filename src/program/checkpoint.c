@@ -78,6 +78,17 @@ enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, str
     return EXIT_DONE;
 }
 
+const char *checkpoint_named_option(const char *text)
+{
+    const struct wfs_view_option *option;
+    const char *colon = strstr(text, ": ");
+    for (size_t i = 0; colon != NULL && (option = wfs_view_option(i)) != NULL; i++)
+        if (strlen(option->name) == (size_t)(colon - text) &&
+            strncmp(option->name, text, (size_t)(colon - text)) == 0)
+            return option->name;
+    return NULL;
+}
+
 static const char *opened(const struct checkpoint_options *options, const char *name)
 {
     return options->opened == NULL ? name : options->opened(name);

@@ -31,6 +31,9 @@ struct checkpoint_failure {
 enum exit_code checkpoint_new_view(const char *const *texts, size_t n_texts, struct wfs_view **out,
                                    struct wfs_error *err);
 
+/* Returns the name of the view option that a message begins with; NULL: it begins with none. */
+const char *checkpoint_named_option(const char *text);
+
 /*
  * Starts a process that fetches, where the source, an overlay or the `like` of the view is a URL,
  * and puts it into the options; checkpoint_disconnect lets go of it. To be called before there are

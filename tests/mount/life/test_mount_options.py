@@ -21,6 +21,22 @@ def test_options_that_only_the_kernel_shows_are_for_remounts(small, folder, opti
     assert "unknown mount option '%s'" % option in weightfs(small, folder, '-f', '-o', option, code=EXIT_USAGE).error
 
 
+# A value that none of them takes.
+WRONG = {'remap': 'x', 'include': '(', 'exclude': '(', 'cast': 'foo', 'lora': '', 'lora_remap': 'x', 'lora_alpha': 'x', 'average': '', 'weight': 'x', 'add': '',
+         'minus': '', 'task': '', 'slerp': 'x', 'join': '0', 'slice': 'x', 'split': 'x', 'fuse': 'x', 'transpose': '(', 'overlay': '', 'contiguous': 'x',
+         'dequantize': '(', 'from': 'x', 'to': 'x', 'rename': 'x'}
+
+
+@pytest.mark.parametrize('option', WRONG)
+def test_a_wrong_value_is_reported_with_the_option_as_it_was_typed(small, folder, option):
+    (folder / 'mnt').mkdir()
+    typed = '--' + option.replace('_', '-')
+    of_verb = weightfs('ls', '%s=%s' % (typed, WRONG[option]), small, code=None).error
+    of_mount = weightfs(small, folder / 'mnt', '-f', '-o', '%s=%s' % (option, WRONG[option]), code=None).error
+    assert typed + ': ' in of_verb and '-o %s: ' % option in of_mount
+    assert of_verb[of_verb.index(typed) + len(typed):] == of_mount[of_mount.index('-o ' + option) + len('-o ' + option):]
+
+
 class Watched:
     """A writable mount whose calls that make something durable are counted."""
 
