@@ -390,6 +390,6 @@ const struct verb verb_plan = {
                 {"large", NULL, INPUT_LARGE_HELP},
                 {"null", NULL, "-0: print rows unescaped, each with a NUL"},
                 {"report", NULL, "print a summary, at most ten entries per list"},
-                {"values", NULL, "read what is cast or computed; count overflow, NaN"}},
+                {"values", NULL, "count overflow, NaN of casts and computed values"}},
     .run = run_plan,
 };
