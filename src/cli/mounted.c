@@ -275,7 +275,11 @@ enum exit_code mounted_try(const struct mounted *mounted, struct receipt *receip
 {
     struct wfs_control_trial trial = {0};
     if (ioctl(mounted->fd, WFS_IOC_TRY, &trial) < 0)
-        return print_error(EXIT_OUTPUT, mounted->path, "cannot try to commit: %s", strerror(errno));
+        return print_error(EXIT_OUTPUT, mounted->path, "cannot try to commit: %s",
+                           errno == ENOTTY
+                               ? "it was mounted by another version of weightfs: commit without a "
+                                 "trial, or unmount it and mount it again"
+                               : strerror(errno));
     trial.text[sizeof(trial.text) - 1] = '\0';
     if (trial.error != 0) {
         print_problems(mounted, &trial);

@@ -343,7 +343,10 @@ static int json_change(void *ctx, const struct wfs_record *record)
         if (record->kind == WFS_RECORD_EDIT) {
             const int64_t n_bytes =
                 wfs_stage_n_bytes(recovery->stage, strtoull(record->words[0], NULL, 10));
-            json_out_i64(json, "bytes", n_bytes < 0 ? 0 : n_bytes);
+            if (n_bytes < 0) /* removed again */
+                json_out_text(json, "bytes", NULL);
+            else
+                json_out_i64(json, "bytes", n_bytes);
         }
         json_out_close(json);
     }

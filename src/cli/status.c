@@ -88,19 +88,17 @@ static enum exit_code print_mounts(const struct args *args)
         {.heading = "state", .member = "state", .stays = true},
         {.heading = "edits", .member = "n_edits", .is_right = true},
     };
-    struct json_out json = {.file = stdout, .spelling = JSON_ASCII};
+    struct json_out *json = receipt_json(args->receipt);
     auto_table struct table table;
-    const bool is_json = args_has(args, "json");
     autofree char *line = NULL;
     size_t n_room = 0;
     FILE *file = fopen("/proc/self/mountinfo", "re");
     if (file == NULL)
         return print_error(EXIT_MOUNT, "/proc/self/mountinfo", "cannot open it: %s",
                            strerror(errno));
-    if (is_json) {
-        print_json_start(&json);
-        json_out_open_array(&json, "mounts");
-        table_start_json(&table, columns, 4, &json);
+    if (json != NULL) {
+        json_out_open_array(json, "mounts");
+        table_start_json(&table, columns, 4, json);
     } else {
         table_start(&table, columns, 4, args);
     }
@@ -108,10 +106,8 @@ static enum exit_code print_mounts(const struct args *args)
         add_mount(&table, line);
     fclose(file);
     const int code = table_print(&table);
-    if (is_json) {
-        json_out_close(&json);
-        json_out_close(&json);
-    }
+    if (json != NULL)
+        json_out_close(json);
     table_print_dropped(&table);
     if (table.form == TABLE_SCREEN && table.n_cells == 0)
         puts("no mounts of this user");

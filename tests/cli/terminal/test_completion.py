@@ -116,6 +116,7 @@ def test_mount_points(complete, folder, mount):
     here = str(mount(source).path)
     for verb in ('umount', 'status', 'commit', 'discard', 'diff'):
         assert here in complete(verb, here[:-1]), verb
+    assert here in complete('patch', 'make', here[:-1]) and here not in complete('patch', 'show', here[:-1])
 
 
 def test_keys(complete):

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import struct
+import subprocess
 
 import numpy
 import pytest
@@ -318,3 +320,16 @@ def test_tensors_without_edits_are_not_read_to_be_compared(mount, folder):
     assert weightfs('diff', '--large', mnt.path, code=EXIT_FOUND).stdout.splitlines()[-2:] == [
         'renamed: a -> c', '0 only in A, 0 only in B, 1 renamed, 1 changed, 0 equal']
     weightfs('discard', mnt.path)
+
+
+def test_a_mount_of_a_version_without_trials_says_so(mount, folder):
+    """The program asks with a number that the driver does not know, as that of an older one does not."""
+    mnt = mount(st.write(folder / 'm.safetensors', {'w': ('F32', [2], bytes(8))}), 'rw')
+    content = (program.BUILD / 'src/weightfs').read_bytes()
+    number = struct.pack('<I', 2 << 30 | (40 + 15360) << 16 | ord('W') << 8 | 5)  # WFS_IOC_TRY
+    other = folder / 'weightfs'
+    assert number in content
+    other.write_bytes(content.replace(number, b'\x1f' + number[1:]))
+    other.chmod(0o755)
+    done = subprocess.run([other, 'commit', '--dry-run', mnt.path], env={**os.environ, 'LD_LIBRARY_PATH': str(program.BUILD / 'src')}, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == EXIT_COMMIT and b'mounted by another version of weightfs' in done.stderr

@@ -11,7 +11,9 @@ def test_all_mounts_of_this_user(mount, folder):
     read_only = mount(source)
     writable = mount(source, 'output=%s' % (folder / 'new.safetensors'))
     (writable.path / 'w').unlink()
-    mounts = {row['mountpoint']: row for row in json.loads(weightfs('status', '--json').stdout)['mounts']}
+    answer = json.loads(weightfs('status', '--json').stdout)
+    assert answer['notices'] == []
+    mounts = {row['mountpoint']: row for row in answer['mounts']}
     assert mounts[str(read_only.path)] == {'mountpoint': str(read_only.path), 'source': str(source), 'state': 'read-only', 'n_edits': 0}
     row = mounts[str(writable.path)]
     assert row['state'] == 'writable' and row['n_edits'] == 1

@@ -106,7 +106,7 @@ def test_status_and_its_edits(printed, place, mount):
 def test_recover(printed, place, mount):
     source = place / 'm.safetensors'
     mounted = mount(source, 'rw', 'cast=F16')
-    for words in ('rm n', 'mv none nothing', 'ln nothing more', 'mkdir d', 'cp ../s.npy .', 'sync s.npy'):
+    for words in ('cp ../s.npy gone', 'sync gone; rm gone', 'rm n', 'mv none nothing', 'ln nothing more', 'mkdir d', 'cp ../s.npy .', 'sync s.npy'):
         tool('sh', '-ec', words.replace('../', '%s/' % place), cwd=mounted.path)
     os.setxattr(mounted.path / 'layer/1/bias', 'user.weightfs.dtype', b'BF16')
     mounted.kill()
@@ -117,6 +117,7 @@ def test_recover(printed, place, mount):
     changes = {change['change']: change for change in left['changes']}
     assert changes['removed'] == {'change': 'removed', 'path': 'n'} and changes['renamed'] == {'change': 'renamed', 'path': 'none', 'to': 'nothing'}
     assert {'change': 'content', 'path': 's.npy', 'bytes': os.path.getsize(place / 's.npy')} in left['changes'] and left['n_edits'] >= 6
+    assert {'change': 'content', 'path': 'gone', 'bytes': None} in left['changes']
     done = printed('recover --publish --options cast=F16 m.safetensors')
     assert done['output'] == str(source) and done['n_bytes'] == os.path.getsize(source) and done['stage'] == left['stage']
     assert printed('recover m.safetensors')['leftovers'] == []
