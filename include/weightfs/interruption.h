@@ -54,6 +54,20 @@ static inline void wfs_io_share(const struct wfs_io *io, size_t n,
 
 #pragma GCC visibility push(default)
 
+/* Room for what threads make, kept from one call to the next. Zeros: there is none yet. */
+struct wfs_rooms {
+    size_t n_bytes; /* of each */
+    void *all[8];
+};
+
+/*
+ * Calls part for each i below n as wfs_io_share does, with a room of n_bytes that no other thread
+ * has. All take up to 64 MiB, or are two. Returns -ENOMEM when not all parts were called.
+ */
+int wfs_rooms_share(struct wfs_rooms *rooms, const struct wfs_io *io, size_t n, size_t n_bytes,
+                    void (*part)(void *ctx, size_t i, void *room), void *ctx);
+void wfs_rooms_done(struct wfs_rooms *rooms);
+
 /* Returns the bytes that all threads have read from files of checkpoints so far. */
 uint64_t wfs_n_read(void);
 

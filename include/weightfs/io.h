@@ -15,6 +15,10 @@
  * at once. */
 enum { IO_BLOCK = 4096 };
 
+/* Allocates room that is written across: in large pages where it is large, since fewer pages are
+ * fewer misses. free() frees it; NULL: there is none. */
+void *io_alloc(size_t n_bytes);
+
 /* Returns whether files can share blocks on the filesystem of the descriptor. */
 bool io_shares_blocks(int fd);
 

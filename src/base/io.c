@@ -8,9 +8,23 @@
 #include <errno.h>
 #include <linux/magic.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+void *io_alloc(size_t n_bytes)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    if (n_bytes < HUGE_PAGE)
+        return malloc(n_bytes);
+    const size_t n_room = (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void *bytes = aligned_alloc(HUGE_PAGE, n_room);
+    if (bytes != NULL)
+        (void)madvise(bytes, n_room, MADV_HUGEPAGE);
+    return bytes;
+}
 
 bool io_shares_blocks(int fd)
 {

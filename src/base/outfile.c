@@ -13,20 +13,23 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/output.h"
-#include "base/written.h"
 
 enum {
     N_NAME = WFS_OUTPUT_NAME_MAX,
     N_BUFFER = 1 << 20,
     N_PENDING = 1 << 18, /* bytes that wait to be written at once */
     N_SMALL = 1 << 14,   /* ranges up to that go through memory: a call each is dearer */
+    N_MADE = 4 << 20,    /* bytes that were made and are written at once */
     N_RANGE = 16 << 20,  /* bytes that the kernel copies at once: that cannot be interrupted */
 };
 
@@ -53,6 +56,7 @@ struct outfile {
     char *buffer; /* malloc'ed, N_BUFFER bytes: what was last read of a source */
     uint64_t read_id, read_offset, n_read; /* source, place; 0 bytes: nothing that is of use */
     struct written written;
+    struct wfs_rooms rooms; /* for what is made */
 };
 
 static int check_target(struct outfile *outfile, struct wfs_error *err)
@@ -63,14 +67,21 @@ static int check_target(struct outfile *outfile, struct wfs_error *err)
     return code < 0 ? code : 0;
 }
 
+/* In memory that takes as long as writing does, which has to wait for it. */
 static int reserve(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
 {
-    if (n_bytes == 0 || outfile->can_share || fallocate(outfile->fd, 0, 0, (off_t)n_bytes) == 0)
+    struct statfs fs;
+    if (n_bytes == 0 || outfile->can_share)
         return 0;
-    if (errno != EOPNOTSUPP && errno != EINTR)
-        return wfs_fail(err, errno, "cannot reserve %s for the output: %s",
-                        wfs_count(n_bytes, "byte").text, strerror(errno));
-    return output_check_room(outfile->fd, n_bytes, err);
+    const bool is_memory = fstatfs(outfile->fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+    const int code = is_memory ? output_check_room(outfile->fd, n_bytes, NULL)
+                     : fallocate(outfile->fd, 0, 0, (off_t)n_bytes) == 0 ? 0
+                                                                         : -errno;
+    if (code == -EOPNOTSUPP || code == -EINTR)
+        return output_check_room(outfile->fd, n_bytes, err);
+    return code == 0 ? 0
+                     : wfs_fail(err, -code, "cannot reserve %s for the output: %s",
+                                wfs_count(n_bytes, "byte").text, strerror(-code));
 }
 
 static int set_names(struct outfile *outfile, const char *directory, const char *name,
@@ -243,6 +254,7 @@ void outfile_park(struct outfile *outfile)
     free(outfile->pending);
     outfile->buffer = outfile->pending = NULL;
     written_done(&outfile->written);
+    wfs_rooms_done(&outfile->rooms);
     outfile->n_pending = 0;
     outfile->n_read = 0;
 }
@@ -317,6 +329,52 @@ int outfile_pad(struct outfile *outfile, uint64_t to_offset)
         outfile_write(outfile, zeros, n < sizeof(zeros) ? (size_t)n : sizeof(zeros));
     }
     return outfile->error;
+}
+
+struct making {
+    const struct wfs_io *io;
+    const struct outfile *outfile;
+    struct written_range *parts;
+    int (*make)(void *ctx, size_t i, char *bytes);
+    void *ctx;
+};
+
+static void make_part(void *ctx, size_t i, void *bytes)
+{
+    const struct making *making = ctx;
+    struct written_range *part = &making->parts[i];
+    part->code = making->make(making->ctx, i, bytes);
+    if (part->code < 0)
+        return;
+    part->digest = hash_bytes(bytes, (size_t)part->n_bytes, 0);
+    for (uint64_t at = 0; at < part->n_bytes && part->code == 0;) {
+        const uint64_t n_left = part->n_bytes - at;
+        size_t n = n_left < N_MADE ? (size_t)n_left : N_MADE;
+        part->code = wfs_io_check(making->io);
+        if (part->code == 0)
+            part->code = io_write_at(making->outfile->fd, (const char *)bytes + at, n,
+                                     part->offset + at, &n);
+        at += n;
+    }
+}
+
+int outfile_make(const struct wfs_io *io, struct outfile *outfile, struct written_range *parts,
+                 size_t n, int (*make)(void *ctx, size_t i, char *bytes), void *ctx)
+{
+    struct making making = {io, outfile, parts, make, ctx};
+    uint64_t n_largest = 0;
+    for (size_t i = 0; i < n; i++)
+        n_largest = parts[i].n_bytes > n_largest ? parts[i].n_bytes : n_largest;
+    if (outfile->error != 0 || flush(outfile) < 0)
+        return outfile->error;
+    outfile->error = wfs_rooms_share(&outfile->rooms, io, n, (size_t)n_largest, make_part, &making);
+    for (size_t i = 0; i < n && outfile->error == 0; i++) {
+        outfile->error = parts[i].code;
+        outfile->offset += outfile->error == 0 ? parts[i].n_bytes : 0;
+    }
+    if (outfile->error == 0 && written_add_ranges(&outfile->written, parts, n) < 0)
+        outfile->error = -ENOMEM;
+    return outfile->error == 0 ? advance(outfile, 0) : outfile->error;
 }
 
 static int fail_read(struct outfile *outfile, int code)

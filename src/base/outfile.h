@@ -11,6 +11,7 @@
 #include <weightfs/output.h>
 
 #include "base/source.h"
+#include "base/written.h"
 
 struct outfile;
 
@@ -44,6 +45,14 @@ uint64_t outfile_offset(const struct outfile *outfile);
  * outfile_sync at the latest: its failure may be reported by a later call. */
 int outfile_write(struct outfile *outfile, const void *bytes, size_t n_bytes);
 int outfile_pad(struct outfile *outfile, uint64_t to_offset);
+
+/*
+ * Writes n parts that follow each other from the position on, in the threads of a team: `make`
+ * fills bytes with all of part i, or returns a negative errno. Where parts fail the position
+ * becomes the offset of the first that did, whose code this is.
+ */
+int outfile_make(const struct wfs_io *io, struct outfile *outfile, struct written_range *parts,
+                 size_t n, int (*make)(void *ctx, size_t i, char *bytes), void *ctx);
 
 /*
  * Copies a range of a source, in the kernel where that can be. Does less than asked where that

@@ -63,7 +63,7 @@ int output_check_place(int directory, const char *name, const struct wfs_save_op
 int output_check_room(int fd, uint64_t n_bytes, struct wfs_error *err)
 {
     struct statvfs vfs;
-    if (fstatvfs(fd, &vfs) < 0)
+    if (fstatvfs(fd, &vfs) < 0 || vfs.f_blocks == 0) /* 0: a tmpfs without a limit */
         return 0;
     const uint64_t n_free = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     if (n_free < n_bytes)

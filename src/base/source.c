@@ -316,6 +316,47 @@ void source_close(struct source *source)
 
 static atomic_uint_fast64_t n_read; /* bytes, by all threads */
 
+struct sharing {
+    struct wfs_rooms *rooms;
+    size_t n;
+    void (*part)(void *ctx, size_t i, void *room);
+    void *ctx;
+    atomic_size_t n_taken;
+};
+
+/* Takes part after part, as one of several threads. */
+static void do_parts(void *ctx, size_t thread)
+{
+    struct sharing *sharing = ctx;
+    void **room = &sharing->rooms->all[thread];
+    if (*room == NULL && sharing->n_taken < sharing->n)
+        *room = io_alloc(sharing->rooms->n_bytes);
+    for (size_t i; *room != NULL && (i = sharing->n_taken++) < sharing->n;)
+        sharing->part(sharing->ctx, i, *room);
+}
+
+int wfs_rooms_share(struct wfs_rooms *rooms, const struct wfs_io *io, size_t n, size_t n_bytes,
+                    void (*part)(void *ctx, size_t i, void *room), void *ctx)
+{
+    enum { N_BYTES = 64 << 20, N_THREADS = sizeof(rooms->all) / sizeof(*rooms->all) };
+    struct sharing sharing = {rooms, n, part, ctx, 0};
+    size_t n_threads = N_BYTES / (n_bytes + 1);
+    n_threads = n_threads < 2 ? 2 : n_threads < N_THREADS ? n_threads : N_THREADS;
+    if (n_bytes > rooms->n_bytes) {
+        wfs_rooms_done(rooms);
+        rooms->n_bytes = n_bytes;
+    }
+    wfs_io_share(io, n < n_threads ? n : n_threads, do_parts, &sharing);
+    return sharing.n_taken < n ? -ENOMEM : 0;
+}
+
+void wfs_rooms_done(struct wfs_rooms *rooms)
+{
+    for (size_t i = 0; i < sizeof(rooms->all) / sizeof(*rooms->all); i++)
+        free(rooms->all[i]);
+    *rooms = (struct wfs_rooms){0};
+}
+
 uint64_t wfs_n_read(void)
 {
     return atomic_load_explicit(&n_read, memory_order_relaxed);

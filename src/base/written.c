@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 
@@ -48,6 +49,17 @@ int written_add(struct written *written, uint64_t offset, const void *bytes, siz
     }
     hasher_update(written->hasher, bytes, n_bytes);
     written->ranges[written->n_ranges - 1].n_bytes += n_bytes;
+    return 0;
+}
+
+int written_add_ranges(struct written *written, const struct written_range *ranges, size_t n)
+{
+    complete(written);
+    if (array_reserve(&written->ranges, sizeof(*ranges), written->n_ranges, n, &written->n_room) <
+        0)
+        return -ENOMEM;
+    memcpy(written->ranges + written->n_ranges, ranges, n * sizeof(*ranges));
+    written->n_ranges += n;
     return 0;
 }
 

@@ -14,7 +14,7 @@ struct wfs_io;
 
 struct written_range {
     uint64_t offset, n_bytes, digest;
-    int code; /* of its check */
+    int code; /* of writing it, then of its check */
 };
 
 /* A zeroed struct has no ranges. */
@@ -26,6 +26,9 @@ struct written {
 
 /* Adds bytes that follow all others. -ENOMEM. */
 int written_add(struct written *written, uint64_t offset, const void *bytes, size_t n_bytes);
+
+/* Adds ranges that follow all others. -ENOMEM. */
+int written_add_ranges(struct written *written, const struct written_range *ranges, size_t n);
 
 /*
  * Reads the next ranges of the file, from *next on, which starts at 0; a team of io shares them. 1:

@@ -20,7 +20,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,8 +29,6 @@
  * piece; each waits for its turn to write, and the one that writes holds the lock while the other
  * one reads.
  */
-
-enum { HUGE_PAGE = 2 << 20 };
 
 struct stream {
     const struct wfs_tensor *tensor;
@@ -85,11 +82,9 @@ static void write_in_turn(struct stream *stream, uint64_t offset, const char *by
 static void *write_pieces(void *ctx)
 {
     struct stream *stream = ctx;
-    const size_t n_room = (stream->n_piece + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    autofree char *bytes = aligned_alloc(HUGE_PAGE, n_room);
+    autofree char *bytes = io_alloc(stream->n_piece);
     if (bytes == NULL)
         return NULL;
-    (void)madvise(bytes, n_room, MADV_HUGEPAGE);
     for (uint64_t offset; claim(stream, &offset);) {
         const ssize_t n = wfs_tensor_read(stream->tensor, offset, bytes, stream->n_piece);
         write_in_turn(stream, offset, bytes, n);

@@ -18,6 +18,7 @@
 
 #include <weightfs/cleanup.h>
 #include <weightfs/interruption.h>
+#include <weightfs/io.h>
 #include <weightfs/tensor.h>
 #include "base/bytes.h"
 #include "base/hash.h"
@@ -29,7 +30,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 /* What is done to every element of a tensor; sizes in bytes, whole ones. */
@@ -491,9 +491,8 @@ uint64_t gather_band_bytes(const struct wfs_tensor *tensor)
 
 enum {
     N_BANDS = 64,
-    N_BANDS_EACH = 2,  /* of one tensor, while it is read forward */
-    BUDGET = 64 << 20, /* bytes of all bands together */
-    HUGE_PAGE = 2 << 20,
+    N_BANDS_EACH = 2,     /* of one tensor, while it is read forward */
+    BUDGET = 64 << 20,    /* bytes of all bands together */
     PART_BEFORE_NEXT = 8, /* the next band is made ahead after this part of the one before */
 };
 
@@ -590,18 +589,6 @@ static struct band *left_behind(uint64_t tensor, size_t n_bytes)
     return n_bands < N_BANDS_EACH ? NULL : best;
 }
 
-/* Bands are written across: fewer pages are fewer misses. */
-static char *allocate(size_t n_bytes)
-{
-    if (n_bytes < HUGE_PAGE)
-        return malloc(n_bytes);
-    const size_t n_room = (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    char *bytes = aligned_alloc(HUGE_PAGE, n_room);
-    if (bytes != NULL)
-        (void)madvise(bytes, n_room, MADV_HUGEPAGE);
-    return bytes;
-}
-
 /* Room for the bytes of a band of the tensor, or NULL. */
 static char *take_room(uint64_t tensor, size_t n_bytes)
 {
@@ -617,7 +604,7 @@ static char *take_room(uint64_t tensor, size_t n_bytes)
             return NULL;
         forget(band);
     }
-    char *bytes = allocate(n_bytes);
+    char *bytes = io_alloc(n_bytes);
     cache.n_bytes += bytes != NULL ? n_bytes : 0;
     return bytes;
 }

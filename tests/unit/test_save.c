@@ -498,7 +498,7 @@ static void progress_is_told_and_can_give_up(void)
     made_tensor(catalog, "b", WFS_F32, 1, one, 0);
     check_int(wfs_layout_new(&format_safetensors, catalog, &layout, NULL), 0);
     check_int(wfs_save(layout, in_folder("fine"), &options, &report, &err), 0);
-    check_uint(counted.n_calls, 3);
+    check_uint(counted.n_calls, 4);
     check(counted.n_done == counted.n_total && counted.n_total == wfs_layout_n_bytes(layout));
     write_file(kept, "old", 3);
     counted = (struct counted){.give_up_at = 2};

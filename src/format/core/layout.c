@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { N_CRC_PARTS = 16 };
+
 /* A tensor that cannot be read cannot be saved: better said before a byte is written. */
 int layout_check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
 {
@@ -174,29 +176,48 @@ int layout_add_crc(struct wfs_layout *layout, uint64_t offset, const void *bytes
                                                        .crc_offset = crc_offset});
 }
 
+/* Parts of a tensor whose CRCs are computed at once. */
+struct crc_round {
+    const struct wfs_io *io;
+    const struct wfs_tensor *tensor;
+    uint64_t offset;
+    size_t n_part;
+    uint32_t sums[N_CRC_PARTS];
+    ssize_t n_bytes[N_CRC_PARTS]; /* or a negative errno */
+};
+
+static void sum_part(void *ctx, size_t i, void *part)
+{
+    struct crc_round *round = ctx;
+    const ssize_t n = wfs_tensor_read_for(round->io, round->tensor,
+                                          round->offset + i * round->n_part, part, round->n_part);
+    round->sums[i] = n <= 0 ? 0 : (uint32_t)crc32_z(0, part, (size_t)n);
+    round->n_bytes[i] = n == 0 ? -EIO : n;
+}
+
 /* Computes the CRC where it is not known yet. -EIO as wfs_tensor_read, -ENOMEM. */
 static int layout_crc_get(const struct wfs_io *io, struct layout_crc *crc, uint32_t *ret)
 {
-    uint64_t known = atomic_load_explicit(&crc->known, memory_order_relaxed);
-    if (known == 0) {
-        enum { N_CHUNK = 1 << 20 };
-        const uint64_t n_all = crc->tensor->n_bytes;
-        const size_t n_chunk = n_all < N_CHUNK ? (size_t)n_all : N_CHUNK;
-        autofree char *chunk = malloc(n_chunk + 1);
-        uint32_t sum = 0;
-        if (chunk == NULL)
-            return -ENOMEM;
-        for (uint64_t at = 0; at < n_all;) {
-            const ssize_t n = wfs_tensor_read_for(io, crc->tensor, at, chunk, n_chunk);
-            if (n <= 0)
-                return n < 0 ? (int)n : -EIO;
-            sum = (uint32_t)crc32_z(sum, (const uint8_t *)chunk, (size_t)n);
-            at += (uint64_t)n;
-        }
-        known = (UINT64_C(1) << 32) + sum;
-        atomic_store_explicit(&crc->known, known, memory_order_relaxed);
-    }
+    const uint64_t known = atomic_load_explicit(&crc->known, memory_order_relaxed);
     *ret = (uint32_t)known;
+    if (known != 0)
+        return 0;
+    cleanup(wfs_rooms_done) struct wfs_rooms rooms = {0};
+    struct crc_round round = {
+        .io = io, .tensor = crc->tensor, .n_part = wfs_tensor_piece_bytes(crc->tensor)};
+    while (round.offset < crc->tensor->n_bytes) {
+        const uint64_t n_left = (crc->tensor->n_bytes - round.offset - 1) / round.n_part + 1;
+        const size_t n = n_left < N_CRC_PARTS ? (size_t)n_left : N_CRC_PARTS;
+        if (wfs_rooms_share(&rooms, io, n, round.n_part, sum_part, &round) < 0)
+            return -ENOMEM;
+        for (size_t i = 0; i < n; i++) {
+            if (round.n_bytes[i] < 0)
+                return (int)round.n_bytes[i];
+            *ret = (uint32_t)crc32_combine(*ret, round.sums[i], round.n_bytes[i]);
+            round.offset += (uint64_t)round.n_bytes[i];
+        }
+    }
+    atomic_store_explicit(&crc->known, (UINT64_C(1) << 32) + *ret, memory_order_relaxed);
     return 0;
 }
 

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,16 +264,21 @@ int readback_load_same(const struct wfs_layout *layout, const struct wfs_save_op
     return code;
 }
 
-enum { N_CHUNK = 1 << 20 }; /* bytes made at once where they cannot be copied */
+/* Bytes that a thread makes at once, where a tensor does not need more; all together until progress
+ * is reported; ranges that are read with what is made around them. */
+enum { N_PART = 1 << 20, N_PARTS = 32, N_ROUND = 64 << 20, N_SMALL = 1 << 14 };
 
 struct save {
     const struct wfs_layout *layout;
     const struct wfs_save_options *options;
     struct outfile *outfile;
     struct wfs_error *err;
-    char *chunks[2]; /* N_CHUNK bytes each: what is written, what is read beside it */
-    uint64_t n_done; /* bytes of the output, as reported */
+    atomic_uint_fast64_t n_done; /* bytes of the output that are written, or at least made */
     struct wfs_io io;
+    /* What is made: segments that are in no part yet, parts of those before them. */
+    const struct layout_segment *at, *end;
+    struct written_range parts[N_PARTS];
+    const struct layout_segment *failed[N_PARTS]; /* where the part cannot be read */
 };
 
 static int tell_progress(const struct save *save)
@@ -333,58 +339,10 @@ static int fail_reading(struct save *save, const struct wfs_tensor *tensor, int 
     return code == -EINTR && report_progress(save) < 0 ? code : fail_read(tensor, code, save->err);
 }
 
-/* A chunk is written while the next one is read. */
-struct turn {
-    struct save *save;
-    const struct wfs_tensor *tensor;
-    uint64_t offset; /* of the next one */
-    ssize_t n_read;  /* its bytes, or a negative errno */
-    size_t n_ready;
-    int code; /* of writing */
-};
-
-static void write_or_read(void *ctx, size_t i)
-{
-    struct turn *turn = ctx;
-    struct save *save = turn->save;
-    if (i == 0)
-        turn->code = outfile_write(save->outfile, save->chunks[0], turn->n_ready);
-    else
-        turn->n_read =
-            wfs_tensor_read_for(&save->io, turn->tensor, turn->offset, save->chunks[1], N_CHUNK);
-}
-
-/* Writes the content of a segment; the outfile is at its start. */
-static int emit_tensor(struct save *save, const struct layout_segment *segment)
-{
-    struct turn turn = {.save = save, .tensor = segment->tensor};
-    bool is_last = segment->n_bytes == 0;
-    while (!is_last || turn.n_ready > 0) {
-        if (is_last || turn.n_ready == 0)
-            write_or_read(&turn, is_last ? 0 : 1);
-        else
-            wfs_io_share(&save->io, 2, write_or_read, &turn);
-        if (turn.code < 0)
-            return fail_write(save, turn.code);
-        if (!is_last && turn.n_read <= 0)
-            return fail_reading(save, segment->tensor, (int)turn.n_read);
-        turn.n_ready = is_last ? 0 : (size_t)turn.n_read;
-        turn.offset += turn.n_ready;
-        is_last = turn.offset == segment->n_bytes;
-        char *written = save->chunks[0];
-        save->chunks[0] = save->chunks[1];
-        save->chunks[1] = written;
-        const int code = report_progress(save);
-        if (code < 0)
-            return code;
-    }
-    return 0;
-}
-
 static bool is_range(const struct layout_segment *segment)
 {
     return segment->tensor != NULL && segment->tensor->stored.source != NULL &&
-           wfs_tensor_is_plain(segment->tensor);
+           wfs_tensor_is_plain(segment->tensor) && wfs_tensor_computed(segment->tensor) == NULL;
 }
 
 /* How many segments from the first on lie in one source as they will in the output. */
@@ -425,22 +383,102 @@ static int emit_range(struct save *save, const struct layout_segment *first, siz
     return 0;
 }
 
-/* Headers with a CRC in them, for which the tensor is read now. */
-static int emit_bytes(struct save *save, const struct layout_segment *segment)
+/* ---- what is made ---- */
+
+/* Returns the tensor that is read for it. */
+static const struct wfs_tensor *tensor_of(const struct layout_segment *segment)
 {
-    const void *bytes = segment->bytes;
-    autofree char *made = NULL;
-    if (segment->crc != NULL) {
-        made = malloc((size_t)segment->n_bytes);
-        const ssize_t n = made == NULL ? -ENOMEM
-                                       : wfs_layout_read(&save->io, save->layout, segment->offset,
-                                                         made, (size_t)segment->n_bytes);
-        if (n < 0)
-            return fail_reading(save, segment->crc->tensor, (int)n);
-        bytes = made;
+    return segment->crc != NULL ? segment->crc->tensor : segment->tensor;
+}
+
+static uint64_t end_of(const struct layout_segment *segment)
+{
+    return segment->offset + segment->n_bytes;
+}
+
+/* Returns the first of those behind that is not made, nor a few bytes between such. */
+static const struct layout_segment *end_of_made(const struct layout_segment *first,
+                                                const struct layout_segment *end)
+{
+    const struct layout_segment *at = first;
+    for (size_t n_more = 0; at < end;) {
+        const size_t n = is_range(at) ? count_adjacent(at, end) : 1;
+        if (is_range(at) && (n_more == 0 || end_of(&at[n - 1]) - at->offset > N_SMALL ||
+                             at->tensor->stored.source->is_remote))
+            break;
+        n_more = is_range(at) ? n_more - 1 : n_more + (at->tensor != NULL);
+        at += n;
     }
-    const int code = outfile_write(save->outfile, bytes, (size_t)segment->n_bytes);
-    return code < 0 ? fail_write(save, code) : 0;
+    return at;
+}
+
+/* Takes a piece of a large tensor, or small ones and what is between them. */
+static uint64_t next_part(struct save *save, uint64_t offset)
+{
+    const struct layout_segment *at = save->at;
+    if (at->n_bytes >= N_PART && at->offset <= offset) {
+        const size_t n_piece = at->tensor == NULL ? N_PART : wfs_tensor_piece_bytes(at->tensor);
+        const uint64_t n_left = end_of(at) - offset;
+        save->at += n_left <= n_piece;
+        return n_left < n_piece ? n_left : n_piece;
+    }
+    while (at < save->end && at->n_bytes < N_PART &&
+           (at == save->at || at->offset < offset + N_PART))
+        at++;
+    save->at = at;
+    return (at < save->end && at->n_bytes >= N_PART ? at->offset : end_of(&at[-1])) - offset;
+}
+
+static int make_part(void *ctx, size_t i, char *bytes)
+{
+    struct save *save = ctx;
+    const struct wfs_layout *layout = save->layout;
+    uint64_t offset = save->parts[i].offset;
+    const uint64_t end = offset + save->parts[i].n_bytes;
+    const struct layout_segment *at = layout_segment_at(layout, offset);
+    for (; offset < end; at++) {
+        const uint64_t until =
+            at < layout->segments + layout->n_segments && end_of(at) < end ? end_of(at) : end;
+        const ssize_t n =
+            wfs_layout_read(&save->io, layout, offset, bytes, (size_t)(until - offset));
+        if (n <= 0) {
+            save->failed[i] = at;
+            return n < 0 ? (int)n : -EIO;
+        }
+        bytes += n;
+        offset += (uint64_t)n;
+        save->n_done += (uint64_t)n;
+    }
+    return 0;
+}
+
+/* A few bytes wait for others; a thread each is for more. */
+static int write_parts(struct save *save, size_t n)
+{
+    char bytes[N_SMALL];
+    if (n > 1 || save->parts[0].n_bytes > N_SMALL)
+        return outfile_make(&save->io, save->outfile, save->parts, n, make_part, save);
+    const int code = save->parts[0].code = make_part(save, 0, bytes);
+    return code < 0 ? code : outfile_write(save->outfile, bytes, (size_t)save->parts[0].n_bytes);
+}
+
+/* Makes and writes what lies in a round. */
+static int emit_round(struct save *save)
+{
+    const uint64_t start = outfile_offset(save->outfile);
+    uint64_t offset = start;
+    size_t n = 0, i = 0;
+    while (save->at < save->end && n < N_PARTS && (n < 2 || offset - start < N_ROUND)) {
+        save->failed[n] = NULL;
+        save->parts[n] = (struct written_range){offset, next_part(save, offset), 0, 0};
+        offset += save->parts[n++].n_bytes;
+    }
+    const int code = write_parts(save, n);
+    while (code < 0 && i < n && save->parts[i].code != code)
+        i++;
+    if (code < 0 && i < n && save->failed[i] != NULL)
+        return fail_reading(save, tensor_of(save->failed[i]), code);
+    return code < 0 ? fail_write(save, code) : report_progress(save);
 }
 
 /*
@@ -473,20 +511,23 @@ static int emit(struct save *save)
     const struct wfs_layout *layout = save->layout;
     const struct layout_segment *end = layout->segments + layout->n_segments, *run = NULL;
     for (const struct layout_segment *at = layout->segments; at < end;) {
-        size_t n_segments = 1;
-        if (is_range(at) && at->tensor->stored.source->is_remote && (run == NULL || at >= run))
+        if (!is_range(at)) {
+            save->at = at;
+            at = save->end = end_of_made(at, end);
+            while (save->at < save->end) {
+                const int code = emit_round(save);
+                if (code < 0)
+                    return code;
+            }
+            continue;
+        }
+        if (at->tensor->stored.source->is_remote && (run == NULL || at >= run))
             run = expect_run(save, at, end);
         int code = outfile_pad(save->outfile, at->offset);
         if (code < 0)
             return fail_write(save, code);
-        if (is_range(at)) {
-            n_segments = count_adjacent(at, end);
-            code = emit_range(save, at, n_segments);
-        } else if (at->tensor != NULL) {
-            code = emit_tensor(save, at);
-        } else {
-            code = emit_bytes(save, at);
-        }
+        const size_t n_segments = count_adjacent(at, end);
+        code = emit_range(save, at, n_segments);
         if (code < 0)
             return code;
         at += n_segments;
@@ -558,11 +599,6 @@ int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *op
               struct outfile *outfile, struct wfs_error *err)
 {
     struct save save = {.layout = layout, .options = options, .outfile = outfile, .err = err};
-    autofree char *chunks = malloc((size_t)2 * N_CHUNK);
-    if (chunks == NULL)
-        return wfs_fail_memory(err);
-    save.chunks[0] = chunks;
-    save.chunks[1] = chunks + N_CHUNK;
     save.io = (struct wfs_io){.is_stopped = is_stopped, .ctx = &save, .team = options->team};
     return emit(&save);
 }

@@ -42,7 +42,7 @@ def test_long_work_is_shown(large, folder, work, columns):
     other = st.write(folder / 'other.safetensors', {key: value for key, value in st.read(large).tensors.items() if key != 'w5'})
     names = {'A': large, 'B': other, 'OUT': folder / 'out.safetensors'}
     screen = terminal.screen(*[names.get(word, word) for word in WORK[work]], columns=columns, code=None, NO_COLOR='1', LD_PRELOAD=str(SLOW),
-                             SLOW_MS='300' if work == 'shown' else '100' if work == 'values' else '60' if work == 'casts' else '30')
+                             SLOW_MS='300' if work == 'shown' else '100' if work == 'values' else '60' if work in ('casts', 'conversion') else '30')
     frames = [frame for frame in frames_of(screen.raw) if not frame.startswith('opening')]
     assert screen.code == (1 if work == 'comparing' else 0) and frames, screen.raw
     assert all(frame.startswith(WORDS.get(work, work)) and terminal.width(frame) < columns for frame in frames)
