@@ -114,6 +114,16 @@ int compute_check(const struct compute_step *step, struct wfs_error *err);
  */
 int join_new(const struct wfs_tensor *parts, size_t n_parts, uint64_t n_outer, struct source **out);
 
+/* Returns the first part; NULL: the source is not of this kind, or is NULL. */
+const struct wfs_tensor *join_first(const struct source *source);
+
+/* Returns whether both are joined from the same parts. */
+bool join_is_same(const struct source *one, const struct source *two);
+
+/* Lets tensors that are made of tied ones in the same way show the same source, so that they are
+ * tied. -ENOMEM. */
+int compute_tie(struct wfs_tensor *tensors, size_t n);
+
 /*
  * Codes of a few bits that are packed in bytes or words, one in each byte: U8, row-major.
  */

@@ -14,7 +14,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "compute/patch.h"
+#include "tensor/tensor.h"
 
 enum { MOST_BYTES = 256 << 20 }; /* of the decoded factors of a step */
 
@@ -119,18 +121,27 @@ static int read_computation(const struct source *source, const struct wfs_io *io
     return 0;
 }
 
+enum { N_OF_STEP = 11 };
+
+/* Lists the tensors of a step; some may not be there. */
+static void list_tensors(const struct compute_step *step, const struct wfs_tensor **ret)
+{
+    const struct wfs_tensor *const tensors[N_OF_STEP] = {
+        &step->a.left,       &step->a.right,     &step->a.core,  &step->a.rank_scale,
+        &step->a.row_scale,  &step->b.left,      &step->b.right, &step->b.core,
+        &step->b.rank_scale, &step->b.row_scale, &step->vector};
+    memcpy(ret, tensors, sizeof(tensors));
+}
+
 /* Calls visit with every tensor that the result is made of, until one returns something. */
 static const void *visit_tensors(const struct computation *c,
                                  const void *(*visit)(const struct wfs_tensor *))
 {
     const void *found = visit(&c->base);
     for (size_t i = 0; i < c->n_steps; i++) {
-        const struct compute_step *step = &c->steps[i];
-        const struct wfs_tensor *const tensors[] = {
-            &step->a.left,       &step->a.right,     &step->a.core,  &step->a.rank_scale,
-            &step->a.row_scale,  &step->b.left,      &step->b.right, &step->b.core,
-            &step->b.rank_scale, &step->b.row_scale, &step->vector};
-        for (size_t k = 0; k < sizeof(tensors) / sizeof(*tensors) && found == NULL; k++) {
+        const struct wfs_tensor *tensors[N_OF_STEP];
+        list_tensors(&c->steps[i], tensors);
+        for (size_t k = 0; k < N_OF_STEP && found == NULL; k++) {
             if (step_has(tensors[k]))
                 found = visit(tensors[k]);
         }
@@ -307,4 +318,68 @@ int compute_check(const struct compute_step *step, struct wfs_error *err)
         return wfs_fail(err, E2BIG, "its factors take more than %s of memory",
                         wfs_count(MOST_BYTES, "byte").text);
     return 0;
+}
+
+/* ---- ties ---- */
+
+static bool are_same_steps(const struct compute_step *a, const struct compute_step *b)
+{
+    const struct wfs_tensor *of_a[N_OF_STEP], *of_b[N_OF_STEP];
+    bool is_same = a->kind == b->kind && a->scale == b->scale && a->mix == b->mix &&
+                   a->is_by_column == b->is_by_column && a->n_block == b->n_block &&
+                   a->n_terms == b->n_terms && a->rows == b->rows && a->n_rows == b->n_rows &&
+                   a->operation == b->operation && a->n_block_rows == b->n_block_rows &&
+                   a->n_block_cols == b->n_block_cols && a->is_single == b->is_single;
+    list_tensors(a, of_a);
+    list_tensors(b, of_b);
+    for (size_t i = 0; i < N_OF_STEP && is_same; i++)
+        is_same = step_has(of_a[i]) ? tied_are_same(of_a[i], of_b[i]) : !step_has(of_b[i]);
+    return is_same;
+}
+
+static bool are_same_computations(const struct source *one, const struct source *two)
+{
+    const struct computation *a = one->ctx, *b = two->ctx;
+    bool is_same = is_computation(one) && is_computation(two) && a->is_batch == b->is_batch &&
+                   a->n_steps == b->n_steps && tied_are_same(&a->base, &b->base);
+    for (size_t i = 0; is_same && i < a->n_steps; i++)
+        is_same = are_same_steps(&a->steps[i], &b->steps[i]);
+    return is_same;
+}
+
+struct twin {
+    const struct wfs_tensor *tensors, *tensor;
+};
+
+static bool is_twin(const void *ctx, uint32_t id)
+{
+    const struct twin *twin = ctx;
+    const struct wfs_tensor *a = &twin->tensors[id], *b = twin->tensor;
+    return a->dtype == b->dtype && wfs_shape_is_equal(&a->shape, &b->shape) &&
+           tied_are_stored_alike(a, b) && a->stored.is_unrounded == b->stored.is_unrounded &&
+           (are_same_computations(a->stored.source, b->stored.source) ||
+            join_is_same(a->stored.source, b->stored.source));
+}
+
+int compute_tie(struct wfs_tensor *tensors, size_t n)
+{
+    struct map map = {0};
+    int code = 0;
+    for (size_t i = 0; i < n && code == 0; i++) {
+        const struct source *source = tensors[i].stored.source;
+        const struct wfs_tensor *first = is_computation(source)
+                                             ? &((const struct computation *)source->ctx)->base
+                                             : join_first(source);
+        const struct twin twin = {tensors, &tensors[i]};
+        uint32_t id;
+        if (first == NULL)
+            continue;
+        const uint64_t hash = tied_hash(first);
+        if (map_find(&map, hash, is_twin, &twin, &id))
+            tensors[i].stored = tensors[id].stored;
+        else
+            code = map_add(&map, hash, (uint32_t)i);
+    }
+    map_done(&map);
+    return code;
 }

@@ -152,14 +152,32 @@ static const char *describe_parts(const struct source *source)
     return text;
 }
 
+static const struct source_kind join_kind = {.read = read_join,
+                                             .done = free,
+                                             .check = check_parts,
+                                             .find = find_piece,
+                                             .trouble = trouble_of_parts,
+                                             .describe = describe_parts};
+
+const struct wfs_tensor *join_first(const struct source *source)
+{
+    return source != NULL && source->kind == &join_kind
+               ? &((const struct join *)source->ctx)->parts[0].tensor
+               : NULL;
+}
+
+bool join_is_same(const struct source *one, const struct source *two)
+{
+    const struct join *a = one->ctx, *b = two->ctx;
+    bool is_same = one->kind == &join_kind && two->kind == &join_kind && a->n_parts == b->n_parts &&
+                   a->n_run == b->n_run;
+    for (size_t i = 0; is_same && i < a->n_parts; i++)
+        is_same = tied_are_same(&a->parts[i].tensor, &b->parts[i].tensor);
+    return is_same;
+}
+
 int join_new(const struct wfs_tensor *parts, size_t n_parts, uint64_t n_outer, struct source **out)
 {
-    static const struct source_kind kind = {.read = read_join,
-                                            .done = free,
-                                            .check = check_parts,
-                                            .find = find_piece,
-                                            .trouble = trouble_of_parts,
-                                            .describe = describe_parts};
     struct join *join = calloc(1, sizeof(*join) + n_parts * sizeof(*join->parts));
     if (join == NULL)
         return -ENOMEM;
@@ -171,7 +189,7 @@ int join_new(const struct wfs_tensor *parts, size_t n_parts, uint64_t n_outer, s
         join->n_run += join->parts[i].n_run;
     }
     const struct source *first = parts[0].stored.source;
-    if (source_new(&kind, first == NULL ? "" : first->path, join,
+    if (source_new(&join_kind, first == NULL ? "" : first->path, join,
                    n_outer * join->n_run * join->n_elem, out) < 0)
         return -ENOMEM;
     if (first != NULL)

@@ -455,9 +455,14 @@ static int add_adapter(struct arithmetic *a, const struct rule *rule)
 
 /* ---- all ---- */
 
-static void begin_stage(struct arithmetic *a)
+/* What follows begins with the results, of which those of tied tensors are tied where they are the
+ * same. */
+static int end_stage(struct arithmetic *a, int code)
 {
+    if (code == 0 && compute_tie(a->pass->catalog->tensors, a->pass->catalog->n_tensors) < 0)
+        return wfs_fail_memory(a->pass->err);
     memset(a->base.computed, 0, a->base.n_computed * sizeof(*a->base.computed));
+    return code;
 }
 
 int arithmetic_apply(struct pass *pass, const struct wfs_view_loader *loader)
@@ -472,17 +477,18 @@ int arithmetic_apply(struct pass *pass, const struct wfs_view_loader *loader)
     if (adapter_base_init(&a.base, pass->catalog) < 0)
         return wfs_fail_memory(pass->err);
     int code = rule_next(pass->view->rules, RULE_AVERAGE) != NULL ? average(&a) : weigh(&a);
-    begin_stage(&a);
+    code = end_stage(&a, code);
     for (const struct rule *rule = pass->view->rules; rule != NULL && code == 0;
          rule = rule->next) {
         if (rule->kind == RULE_ADD || rule->kind == RULE_MINUS || rule->kind == RULE_TASK ||
             rule->kind == RULE_SLERP)
             code = add_file(&a, rule);
     }
-    begin_stage(&a);
+    code = end_stage(&a, code);
     for_rules(rule, pass->view, RULE_LORA)
     {
         code = code < 0 ? code : add_adapter(&a, rule);
     }
+    code = end_stage(&a, code);
     return code < 0 ? code : pass->report->has_failed ? wfs_fail_memory(pass->err) : 0;
 }

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Ranks of model parallelism as one checkpoint, beside numpy's concatenation; what does not fit."""
 import json
+import struct
+import zipfile
 
 import numpy
 import pytest
 
-from wfs_testlib import merging, shared, st
+from wfs_testlib import merging, pth, pth_read, shared, st
 from wfs_testlib.program import weightfs
 
 DIM, HIDDEN, WORDS = 24, 40, 60
@@ -130,6 +132,32 @@ def test_a_stage_of_a_pipeline_says_that_it_is_one(memory):
         write_rank(memory / name / 'model_optim_rng.pt', {'layers.0.w': numpy.ones((2, 2))})
     plan = weightfs('plan', '--json', '--join=layers:0', memory / 'mp_rank_00_000/model_optim_rng.pt')
     assert '2 ranks: 1 tensor joined' in plan.stdout and 'this is one stage of a pipeline' in plan.stdout
+
+
+def write_tied(path, *values):
+    """a and b are one tensor, c is another."""
+    path.write_bytes(pth.checkpoint(pth.dictionary(a=pth.tensor(), b=pth.tensor(), c=pth.tensor(pth.storage('1'))), r0=st.f32(*values), r1=st.f32(*values)))
+    return path
+
+
+@pytest.mark.parametrize('options, values', [
+    (['--join=.:0'], [0, 1, 2, 3, 4, 5, 6, 7]), (['--average=OTHER'], [2, 3, 4, 5]), (['--join=.:0', '--add=JOINED'], [0, 2, 4, 6, 8, 10, 12, 14]),
+    (['--average=OTHER', '--minus=OTHER', '--cast=F16'], [-2, -2, -2, -2]), (['--average=b:OTHER'], [2, 3, 4, 5])], ids=str)
+def test_what_is_made_of_tied_tensors_in_the_same_way_is_tied(memory, options, values):
+    first = write_tied(memory / 'consolidated.00.pth', 0, 1, 2, 3)
+    files = {'OTHER': write_tied(memory / 'consolidated.01.pth', 4, 5, 6, 7), 'JOINED': write_tied(memory / 'joined.pth', *range(4))}
+    weightfs('convert', '--join=.:0', first, files['JOINED'], '--overwrite')
+    for word, path in files.items():
+        options = [option.replace(word, str(path)) for option in options]
+    weightfs('convert', *options, first, memory / 'out.pth')
+    found = pth_read.tensors(pth_read.load(memory / 'out.pth'))
+    form = '<%d%s' % (len(values), 'e' if '--cast=F16' in options else 'f')
+    expected = {key: struct.pack(form, *values) for key in 'abc'}
+    if '--average=b:%s' % files['OTHER'] in options:
+        expected['a'] = expected['c'] = st.f32(0, 1, 2, 3)
+    assert {key: one.data for key, one in found.items()} == expected
+    with zipfile.ZipFile(memory / 'out.pth') as archive:
+        assert len([name for name in archive.namelist() if '/data/' in name]) == (3 if expected['a'] != expected['b'] else 2)
 
 
 @pytest.mark.parametrize('form', ['safetensors', 'pth', 'bpk', 'mpk', 'gguf'])
