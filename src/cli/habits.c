@@ -4,10 +4,13 @@
  *
  *   {*}       all words, else FILE
  *   {F}       the first operand that is a file, else the first one, else FILE
+ *   {D}       the first operand that is a dtype, else DTYPE
  *   {1:TEXT}  the first of the other operands, else the text, in which a '*' stands for the
  * extension of {F}; {2:TEXT} the next
  */
 #include "cli/habits.h"
+
+#include <weightfs/tensor.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +48,7 @@ static const struct {
     {" rm remove delete del drop ", 0, "edit --remove {1:KEY} {F} {2:edited*}"},
     {" cp copy save export write to ", 2, "convert {*}"},
     {" cp copy save export write to ", 0, "convert {F} {1:copy*}"},
-    {" cast dtype quantize ", 0, "convert --cast {1:DTYPE} {F} {2:cast*}"},
+    {" cast dtype quantize ", 0, "convert --cast {D} {F} {1:cast*}"},
     {" merge join combine ", 3, "convert --overlay {1:FILE} {F} {2:merged*}"},
     {" merge join combine consolidate ", 0, "convert {*}"},
     {" split shard ", 0, "convert --max-shard-size 5GB {F} {1:shards/}"},
@@ -87,9 +90,15 @@ static bool is_operand(const char *word)
     return word[0] != '-';
 }
 
+static bool is_dtype(const char *word)
+{
+    enum wfs_dtype dtype;
+    return wfs_dtype_spelled(word, strlen(word), &dtype);
+}
+
 /* Returns the n-th operand that is not the file, from 1 on, or the file for 0; NULL: there is none.
- */
-static const char *operand_at(char *const *words, size_t n)
+ * has_dtype: those that are dtypes do not count. */
+static const char *operand_at(char *const *words, size_t n, bool has_dtype)
 {
     const char *file = NULL;
     for (char *const *word = words; *word != NULL && file == NULL; word++) {
@@ -97,17 +106,19 @@ static const char *operand_at(char *const *words, size_t n)
             file = *word;
     }
     for (char *const *word = words; *word != NULL; word++) {
-        file = file == NULL && is_operand(*word) ? *word : file;
-        if (is_operand(*word) && *word != file && n > 0 && --n == 0)
+        if (!is_operand(*word) || (has_dtype && is_dtype(*word)))
+            continue;
+        file = file == NULL ? *word : file;
+        if (*word != file && n > 0 && --n == 0)
             return *word;
     }
     return n == 0 ? file : NULL;
 }
 
 /* Adds what a part in braces is about. */
-static void add_part(struct strbuf *line, const char *part, char *const *words)
+static void add_part(struct strbuf *line, const char *part, char *const *words, bool has_dtype)
 {
-    const char *file = operand_at(words, 0);
+    const char *file = operand_at(words, 0, has_dtype);
     const char *dot = file == NULL ? NULL : strrchr(file, '.');
     if (*part == '*') {
         const char *between = "";
@@ -123,12 +134,17 @@ static void add_part(struct strbuf *line, const char *part, char *const *words)
         strbuf_puts(line, *between == '\0' ? "FILE" : "");
         return;
     }
-    const char *word = *part == 'F' ? file : operand_at(words, (size_t)(*part - '0'));
+    const char *word = file;
+    if (*part == 'D')
+        for (word = *words; word != NULL && !is_dtype(word); word = *words)
+            words++;
+    else if (*part != 'F')
+        word = operand_at(words, (size_t)(*part - '0'), has_dtype);
     if (word != NULL) {
         add_word(line, word);
         return;
     }
-    const char *text = *part == 'F' ? "FILE" : part + 2;
+    const char *text = *part == 'F' ? "FILE" : *part == 'D' ? "DTYPE" : part + 2;
     const size_t n = strcspn(text, "*}");
     strbuf_add(line, text, n);
     if (text[n] == '*')
@@ -138,11 +154,14 @@ static void add_part(struct strbuf *line, const char *part, char *const *words)
 bool habits_add_verb(const struct habits_words *typed, struct strbuf *line)
 {
     char *const *words = typed->words;
+    const char *verb = typed->verb;
     size_t n = 0, i = 0;
+    if (strcmp(verb, "list") == 0 && *words != NULL && strcmp(*words, "mounts") == 0)
+        verb = "mounts";
     for (char *const *word = words; *word != NULL; word++)
         n += is_operand(*word);
     while (i < sizeof(verbs) / sizeof(verbs[0]) &&
-           (n < verbs[i].n_least || !is_among(verbs[i].names, typed->verb)))
+           (n < verbs[i].n_least || !is_among(verbs[i].names, verb)))
         i++;
     if (i == sizeof(verbs) / sizeof(verbs[0]))
         return false;
@@ -152,7 +171,7 @@ bool habits_add_verb(const struct habits_words *typed, struct strbuf *line)
             strbuf_add(line, at, 1);
             continue;
         }
-        add_part(line, at + 1, words);
+        add_part(line, at + 1, words, strstr(verbs[i].line, "{D}") != NULL);
         at = strchr(at, '}');
     }
     return true;
@@ -194,6 +213,7 @@ static const struct {
     {" --nan --finite --deep ", OPTION_ALONE, "--values"},
     {" --no-color --nocolor ", OPTION_ALONE, "--color=never"},
     {" --device --map-location ", OPTION_WITH_VALUE, NULL},
+    {" --json ", OPTION_ALONE, NULL}, /* of a verb that prints nothing else, or elements */
     {ignored, OPTION_ALONE, NULL},
 };
 

@@ -16,6 +16,9 @@ HABITS = [
     ('rm m.safetensors a.w', 'edit --remove a.w m.safetensors edited.safetensors'),
     ('delete a m.safetensors new.safetensors', 'edit --remove a m.safetensors new.safetensors'),
     ('cp m.safetensors new.safetensors', 'convert m.safetensors new.safetensors'),
+    ('cast f16 m.safetensors new.safetensors', 'convert --cast f16 m.safetensors new.safetensors'),
+    ('cast m.safetensors new.safetensors bfloat16', 'convert --cast bfloat16 m.safetensors new.safetensors'),
+    ('list mounts', 'status'),
     ('cast m.safetensors bf16', 'convert --cast bf16 m.safetensors cast.safetensors'),
     ('save m.safetensors new.pth', 'convert m.safetensors new.pth'),
     ('merge m.safetensors n.safetensors new.safetensors', 'convert --overlay n.safetensors m.safetensors new.safetensors'),
@@ -70,6 +73,7 @@ HABITS = [
     ('edit --delete a.w m.safetensors new.safetensors', 'edit --remove a.w m.safetensors new.safetensors'),
     ('ls --filter a m.safetensors', 'ls --include a m.safetensors'),
     ('show --no-color m.safetensors', 'show --color=never m.safetensors'),
+    ('config --json m.safetensors', 'config m.safetensors'),
     ('stats "of a module"', 'show "of a module"'),
 ]
 # What works as it is typed.
@@ -96,7 +100,7 @@ def test_the_message_has_the_line_that_works(place, typed, meant):
     assert line == meant
     if 'FILE' not in line and 'of a module' not in line:
         code = EXIT_FOUND if line.startswith('diff') else 0
-        assert weightfs(*shlex.split(line), code=code, cwd=place).stdout or line.startswith(('check', 'convert', 'edit', 'extract'))
+        assert weightfs(*shlex.split(line), code=code, cwd=place).stdout or line.startswith(('check', 'convert', 'edit', 'extract', 'status'))
 
 
 def keys_of(text):
