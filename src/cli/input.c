@@ -219,49 +219,61 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
 /* Adds a regex that matches the key and no other. */
 static void add_exact(struct strbuf *out, const char *key)
 {
-    strbuf_puts(out, out->n_bytes == 0 ? "^(?:" : "|");
+    strbuf_puts(out, out->bytes[out->n_bytes - 1] == '=' ? "^(?:" : "|");
     for (; *key != '\0'; key++)
         strbuf_printf(out, "%s%c", strchr("\\^$.|?*+()[]{}", *key) != NULL ? "\\" : "", *key);
 }
 
-/* Loads with options of views in addition to those that were given. */
-static enum exit_code load_with(const struct args *args, const struct args_given *more,
-                                size_t n_more, const char *path, struct wfs_catalog **out)
+/* Shows floats that are narrower than F32, and blocks, as F32: those that a cast of all takes, and
+ * those that it has to name. */
+static enum exit_code widen(const char *path, struct wfs_catalog *catalog)
 {
-    struct args all = *args;
-    autofree struct args_given *given = calloc(args->n_given + n_more, sizeof(*given));
-    if (given == NULL)
+    auto_view struct wfs_view *view = NULL;
+    auto_report struct wfs_report *report = NULL;
+    autostrbuf struct strbuf narrow = {0}, wide = {0};
+    struct wfs_view_loader loader = {0};
+    struct wfs_error err = {0};
+    strbuf_puts(&narrow, "cast=");
+    strbuf_puts(&wide, "keep=");
+    const size_t n_narrow = narrow.n_bytes, n_wide = wide.n_bytes;
+    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+        const enum wfs_dtype stored = (enum wfs_dtype)tensor->stored.dtype;
+        const bool is_float = wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) < 32;
+        if (dtype == WFS_F64)
+            add_exact(&wide, tensor->key);
+        else if (is_float && wfs_dtype_bits(stored) < 16)
+            add_exact(&narrow, tensor->key);
+    }
+    strbuf_puts(&narrow, ")$:F32");
+    strbuf_puts(&wide, ")$");
+    int code = narrow.has_failed || wide.has_failed ? -ENOMEM : wfs_view_new(&view);
+    if (code == 0 && narrow.n_bytes > n_narrow + strlen(")$:F32"))
+        code = wfs_view_add(view, narrow.bytes, &err);
+    if (code >= 0 && wide.n_bytes > n_wide + strlen(")$"))
+        code = wfs_view_add(view, wide.bytes, &err);
+    if (code >= 0)
+        code = wfs_view_add(view, "cast=F32", &err);
+    if (code >= 0)
+        code = wfs_view_apply(view, catalog, &loader, &report, &err);
+    if (code == -ENOMEM)
         return print_memory(path);
-    memcpy(given, args->given, args->n_given * sizeof(*given));
-    memcpy(given + args->n_given, more, n_more * sizeof(*given));
-    all.given = given;
-    all.n_given += n_more;
-    return input_load(&all, path, out);
+    if (code >= 0)
+        print_warnings(path, report);
+    return code < 0 ? print_error(exit_of_errno(-code), path, "%s", err.text) : EXIT_DONE;
 }
 
 enum exit_code input_load_npy(const struct args *args, const char *path, struct wfs_catalog **out)
 {
     const char *dtype = args_value(args, "npy");
     auto_catalog struct wfs_catalog *catalog = NULL;
-    autostrbuf struct strbuf wide = {0};
-    struct args_given more[] = {{"cast", "F32"}, {"keep", NULL}};
-    if (dtype == NULL)
-        return input_load(args, path, out);
-    if (strcmp(dtype, "f32") != 0 && strcmp(dtype, "F32") != 0)
+    if (dtype != NULL && strcmp(dtype, "f32") != 0 && strcmp(dtype, "F32") != 0)
         return print_error(EXIT_USAGE, NULL, "--npy must be without a value or f32, not '%s'",
                            wfs_quote(dtype).text);
-    enum exit_code exit_code = load_with(args, more, 1, path, &catalog);
-    for (size_t i = 0; exit_code == EXIT_DONE && i < wfs_catalog_n_tensors(catalog); i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
-        if (tensor->stored.dtype == WFS_F64 && tensor->dtype == WFS_F32)
-            add_exact(&wide, tensor->key);
-    }
-    if (exit_code == EXIT_DONE && wide.n_bytes > 0) {
-        strbuf_puts(&wide, ")$");
-        more[1].value = wide.bytes;
-        wfs_catalog_free(steal(&catalog));
-        exit_code = wide.has_failed ? print_memory(path) : load_with(args, more, 2, path, &catalog);
-    }
+    enum exit_code exit_code = input_load(args, path, &catalog);
+    if (exit_code == EXIT_DONE && dtype != NULL)
+        exit_code = widen(path, catalog);
     *out = steal(&catalog);
     return exit_code;
 }

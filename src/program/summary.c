@@ -191,14 +191,20 @@ void summary_put(const struct summary *summary, struct json_out *json)
 
 enum { N_FILE_MAX = 1 << 20 };
 
-/* Returns the file beside path as JSON, or NULL. */
-static json_t *load_beside(const char *path)
+/* Returns the length of the folder that a path is in, and its slash. */
+static size_t folder_length(const char *path, size_t n)
 {
-    const char *slash = strrchr(path, '/');
-    const size_t n_folder = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    return n;
+}
+
+/* Returns the file of that name in a folder as JSON, or NULL. */
+static json_t *load_in(const char *path, size_t n_folder, const char *file)
+{
     autofree char *name = NULL;
     struct stat st;
-    if (asprintf(&name, "%.*sconfig.json", (int)n_folder, path) < 0) {
+    if (asprintf(&name, "%.*s%s", (int)n_folder, path, file) < 0) {
         name = NULL;
         return NULL;
     }
@@ -229,9 +235,15 @@ void model_config_put(struct json_out *json, const struct wfs_catalog *catalog)
 {
     static const char *const hidden[] = {"hidden_size", "d_model", "n_embd", "dim"};
     static const char *const layers[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers"};
-    json_t *config = wfs_catalog_n_sources(catalog) > 0
-                         ? load_beside(wfs_catalog_source_path(catalog, 0))
-                         : NULL;
+    /* The models of a pipeline have folders of their own. */
+    const bool is_pipeline = wfs_catalog_container(catalog)->kind == WFS_CONTAINER_MODELS;
+    const char *file = is_pipeline ? "model_index.json" : "config.json";
+    const char *path =
+        wfs_catalog_n_sources(catalog) > 0 ? wfs_catalog_source_path(catalog, 0) : "";
+    size_t n_folder = folder_length(path, strlen(path));
+    if (is_pipeline && n_folder > 0)
+        n_folder = folder_length(path, n_folder - 1);
+    json_t *config = load_in(path, n_folder, file);
     const uint64_t n_hidden = number_of(config, hidden, 4), n_layers = number_of(config, layers, 4);
     const char *name =
         json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
@@ -254,7 +266,7 @@ void model_config_put(struct json_out *json, const struct wfs_catalog *catalog)
             printf(", hidden size %" PRIu64, n_hidden);
         if (n_layers > 0)
             printf(", %s", wfs_count(n_layers, "layer").text);
-        puts(" (config.json)");
+        printf(" (%s)\n", file);
     }
     json_decref(config);
 }

@@ -56,6 +56,8 @@ def test_a_pipeline_is_one_tree(pipeline, folder):
     lines = weightfs('ls', '--tree', pipeline).stdout
     assert all(name in lines for name in CLASSES) and 'scheduler' not in lines
     assert 'diffusers pipeline' in weightfs('info', pipeline).stdout
+    (pipeline / 'unet' / 'config.json').write_text('{"_class_name": "Part"}')
+    assert 'StableDiffusionPipeline (model_index.json)' in weightfs('info', pipeline).stdout
     assert weightfs('check', pipeline).stdout == ''
     st.write(pipeline / 'v1.safetensors', {'x': ('U8', [1], b'x')})
     assert "'v1.safetensors'" in weightfs('check', pipeline).stdout

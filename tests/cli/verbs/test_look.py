@@ -282,3 +282,16 @@ def test_header_length_is_compared_before_anything_is_read(folder):
         file.write(struct.pack('<Q', 99999999) + b'{"')
         file.truncate(1 << 20)
     assert 'the header ends at byte' in weightfs('ls', path, code=EXIT_DAMAGED).error
+
+
+@pytest.mark.parametrize('options', [[], ['--cast=a:F16'], ['--rename', 'a', 'x']], ids=' '.join)
+def test_npy_f32_widens_every_float_that_numpy_lacks(folder, options):
+    values = {'a.e4m3': ('F8_E4M3', b'\x38\x40\x00\xb8', [1, 2, 0, -1]), 'a.e5m2': ('F8_E5M2', b'\x3c\x40\xbc', [1, 2, -1]), 'b': ('BF16', b'\x80\x3f\x00\xc0', [1, -2]),
+              'h': ('F16', b'\x00\x3c', [1]), 'd': ('F64', numpy.float64(1 / 3).tobytes(), [1 / 3]), 'i': ('I8', b'\xff', [-1])}
+    path = st.write(folder / 'm.safetensors', {key: (dtype, [len(array)], data) for key, (dtype, data, array) in values.items()})
+    weightfs('extract', '--npy=f32', *options, path, '*', '-d', folder / 'out')
+    for key, (dtype, _, expected) in values.items():
+        name = key.replace('a.', 'x.') if '--rename' in options else key
+        array = numpy.load(folder / 'out' / (name.replace('.', '/') + '.npy'))
+        assert array.dtype == {'F64': '<f8', 'I8': '|i1'}.get(dtype, '<f4') and array.tolist() == expected, key
+        assert weightfs('cat', '--npy=f32', *options, path, name).raw == (folder / 'out' / (name.replace('.', '/') + '.npy')).read_bytes()
