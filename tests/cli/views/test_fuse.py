@@ -86,3 +86,27 @@ def test_attention_of_burn_becomes_that_of_torch(memory):
     before = arrays(memory / 'in.safetensors')
     assert numpy.array_equal(arrays(memory / 'out.safetensors')['m.in_proj_weight'],
                              numpy.concatenate([before['m.%s.weight' % name].T for name in ('query', 'key', 'value')]))
+
+
+FORMS = {'safetensors': [], 'pth': [], 'bpk': [], 'mpk': [], 'gguf': [], 'shards/': ['--format=safetensors', '--max-shard-size=1K'], 'distributed': ['--format=dcp']}
+
+
+@pytest.mark.parametrize('form', FORMS)
+def test_every_format_as_source_and_target(memory, form):
+    random = numpy.random.default_rng(1)
+    parts = {'q': random.standard_normal((8, 32)).astype('<f4'), 'k': random.standard_normal((4, 32)).astype('<f4'), 'v': random.standard_normal((4, 32)).astype('<f4')}
+    others = {name: random.standard_normal(part.shape).astype('<f4') for name, part in parts.items()}
+    for name, values in (('plain', parts), ('other', others)):
+        st.write(memory / (name + '.safetensors'), {'m.%s_proj.weight' % part: ('F32', list(one.shape), one.tobytes()) for part, one in values.items()})
+    source = '%s/%s' % (memory, form if FORMS[form] else 'source.' + form)
+    weightfs('convert', *FORMS[form], memory / 'plain.safetensors', source, has_notices=True)
+    fuse = '--fuse=qkv.weight:q_proj.weight,k_proj.weight,v_proj.weight'
+    whole = numpy.concatenate(list(parts.values()))
+    mean = ((whole.astype('<f8') + numpy.concatenate(list(others.values()))) / 2).astype('<f2')
+    for number, (target, options) in enumerate(FORMS.items()):
+        for more, dtype, exact in (([], 'F32', whole), (['--average=%s' % (memory / 'other.safetensors'), '--cast=F16'], 'F16', mean)):
+            out = '%s/%d-%s-%s' % (memory, number, dtype, target if options else 'out.' + target)
+            weightfs('convert', *options, *more, fuse, source, out, has_notices=True)
+            weightfs('convert', out, memory / 'back.safetensors', '--overwrite', has_notices=True)
+            assert st.read(memory / 'back.safetensors').tensors == {'m.qkv.weight': (dtype, list(exact.shape), exact.tobytes())}, (target, dtype)
+            assert weightfs('cat', *more, fuse, source, 'm.qkv.weight', has_notices=True).raw == exact.tobytes()
