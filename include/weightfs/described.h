@@ -22,6 +22,9 @@ struct described {
  * pickle, behind its length. After 64 GiB of searching nothing is found any more. */
 bool described_has(struct described *described, const char *name);
 
+/* Returns whether both are URLs of ranks, whose paths differ in the number behind "/mp_rank_". */
+bool described_is_rank(const char *url, const char *other);
+
 /* Returns whether both are names of files of one set, which differ in the number before "-of-", or
  * behind "consolidated." or "model_part-"; or of what Lightning saves with .metadata. */
 bool described_is_sibling(const char *name, const char *other);

@@ -459,6 +459,8 @@ bool fetch_object_names(struct fetch_object *object, const char *url)
     if (!object->is_named || !object->is_open || object->cache.fd < 0 ||
         (is_folder && !is_pipeline(object)))
         return false;
+    if (described_is_rank(object->name, url))
+        return true;
     autofree char *plain = strndup(url, n - is_folder), *name = url_name(object->name);
     autofree char *path = plain == NULL ? NULL : url_path_below(object->name, plain);
     return path != NULL && name != NULL && (!is_folder || strchr(path, '/') == NULL) &&

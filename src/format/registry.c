@@ -258,6 +258,32 @@ static int load_path(const char *path, const struct load_context *context, struc
 const struct format_table registry_table = {load_source, load_path, foresee, names_checkpoint,
                                             directory_of};
 
+/* Refuses the first rank that was found in a folder, unless it is asked for, or the only one. */
+static int refuse_ranks(const char *url, const struct source *source,
+                        const struct load_context *context, struct wfs_error *err)
+{
+    static const char first[] = "consolidated.00";
+    const char *found = remote_source_url(source), *file = folder_rank_of_url(found);
+    if (context->ranks || file == NULL || folder_rank_of_url(url) != NULL)
+        return 0;
+    if (strncmp(file, first, strlen(first)) == 0) {
+        char name[64];
+        autofree char *beside = NULL;
+        struct source *second = NULL;
+        struct wfs_error inner = {0};
+        snprintf(name, sizeof(name), "consolidated.01%s", file + strlen(first));
+        int code = url_sibling(found, name, &beside, &inner);
+        code = code < 0 ? code : format_open(context, beside, &second, &inner);
+        source_free(second);
+        if (code < 0)
+            return code == -ENOENT ? 0 : wfs_fail(err, inner.code, "%s", inner.text);
+    }
+    return wfs_fail(err, EISDIR,
+                    "has a file for each rank of model parallelism: join=llama or join=REGEX:DIM "
+                    "reads them as one; or name '%s' in it",
+                    file);
+}
+
 /* A folder on the network cannot be listed: what it is follows from the file that was found in it.
  */
 static int load_url(const char *url, const struct load_context *context, struct wfs_catalog **out,
@@ -270,6 +296,11 @@ static int load_url(const char *url, const struct load_context *context, struct 
         code = format_open(context, url, &source, err);
     if (code < 0)
         return code;
+    code = refuse_ranks(url, source, context, err);
+    if (code < 0) {
+        source_free(source);
+        return code;
+    }
     code = dcp_load_url(source, context, &catalog, err);
     if (code == 0)
         return shard_source_load_file(source, context, out, err);

@@ -234,10 +234,8 @@ static int load_other(void *ctx, const char *path, struct wfs_catalog **out, str
 {
     struct others *others = ctx;
     others->exit_code = load(path, others->options, out, err);
-    if (others->exit_code == EXIT_DONE)
-        return 0;
-    others->failure->path = path;
-    return -err->code;
+    others->failure->path = others->exit_code == EXIT_DONE ? NULL : path;
+    return others->exit_code == EXIT_DONE ? 0 : -err->code;
 }
 
 enum exit_code checkpoint_load(const char *source, const struct checkpoint_options *options,
@@ -255,9 +253,9 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
     const struct wfs_view_loader loader = {load_other, &others, options->load.remote};
     const int code =
         wfs_view_apply(view, *out, &loader, report != NULL ? report : &own, &failure->err);
-    if (code == 0 || others.exit_code != EXIT_DONE)
-        return others.exit_code;
-    return exit_of_view(&failure->err);
+    if (code == 0)
+        return EXIT_DONE;
+    return others.exit_code != EXIT_DONE ? others.exit_code : exit_of_view(&failure->err);
 }
 
 bool checkpoint_is_unknown_to_numpy(const struct wfs_tensor *tensor)

@@ -117,6 +117,18 @@ static const char *find_number(const char *name)
     return number;
 }
 
+bool described_is_rank(const char *url, const char *other)
+{
+    const char *host = strstr(url, "://"), *number = NULL;
+    const char *at = host == NULL ? NULL : strchr(host + 3, '/');
+    for (; at != NULL && (at = strstr(at, "/mp_rank_")) != NULL; at++)
+        number = at + strlen("/mp_rank_");
+    const size_t start = number == NULL ? 0 : (size_t)(number - url);
+    const size_t n = number == NULL ? 0 : strspn(number, digits);
+    return n > 0 && strncmp(url, other, start) == 0 && strspn(other + start, digits) == n &&
+           strcmp(number + n, other + start + n) == 0;
+}
+
 bool described_is_sibling(const char *name, const char *other)
 {
     const char *number = find_number(name);

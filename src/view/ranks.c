@@ -6,13 +6,13 @@
  * word.
  */
 #include <weightfs/cleanup.h>
-#include <weightfs/url.h>
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -25,128 +25,95 @@ enum { MOST_RANKS = 1024 };
 
 struct ranks {
     struct pass *pass;
-    const char *url;          /* beside which the other ranks are; NULL: they are files */
-    const char *front, *back; /* of the path, or of the name in the URL, around the number */
+    bool is_remote;
+    const char *front, *back; /* of the path or URL, around the number */
     int n_digits;
-    size_t n;
-    const struct wfs_catalog **catalogs; /* malloc'ed; that of rank 0 is the source */
-    struct catalog_keys *keys;           /* malloc'ed */
-    const struct wfs_tensor **parts;     /* malloc'ed: of the tensor that is being joined */
-    size_t n_joined, n_equal;
+    struct rank {
+        const struct wfs_catalog *catalog; /* that of rank 0 is the source */
+        struct catalog_keys keys;
+        const struct wfs_tensor *part; /* of the tensor that is being joined */
+    } * list;                          /* malloc'ed: MOST_RANKS */
+    size_t n, n_joined, n_equal;
 };
 
 static void ranks_done(struct ranks *ranks)
 {
-    for (size_t i = 0; ranks->keys != NULL && i < ranks->n; i++)
-        catalog_keys_done(&ranks->keys[i]);
-    free(ranks->catalogs);
-    free(ranks->keys);
-    free(ranks->parts);
+    for (size_t i = 0; i < ranks->n; i++)
+        catalog_keys_done(&ranks->list[i].keys);
+    free(ranks->list);
 }
 
 /* ---- files ---- */
 
-/* Finds the path or the URL of a rank, in the arena. */
-static int find_path(const struct ranks *ranks, size_t i, const char **ret)
-{
-    struct arena *arena = &ranks->pass->catalog->arena;
-    autofree char *url = NULL;
-    *ret = arena_print(arena, "%s%0*zu%s", ranks->front, ranks->n_digits, i, ranks->back);
-    const int code = *ret == NULL || ranks->url == NULL
-                         ? 0
-                         : url_sibling(ranks->url, *ret, &url, ranks->pass->err);
-    if (code == 0 && url != NULL)
-        *ret = arena_copy(arena, url, strlen(url));
-    return code == 0 && *ret == NULL ? wfs_fail_memory(ranks->pass->err) : code;
-}
-
-/* Finds the number in the path of the source, or in the last name of its URL, which is of rank 0.
- */
-static int find_number(struct ranks *ranks, const char *path)
+/* Finds the number in the path or the URL of the source, which is of rank 0. The query of a URL is
+ * not that of the others. */
+static int find_number(struct ranks *ranks, const char *name)
 {
     static const char *const marks[] = {"consolidated.", "mp_rank_", "model_part-"};
     struct arena *arena = &ranks->pass->catalog->arena;
-    const char *number = NULL;
+    const bool has_query = ranks->is_remote && strncasecmp(name, "http", strlen("http")) == 0;
+    const size_t n_name = has_query ? strcspn(name, "?#") : strlen(name);
+    const char *host = ranks->is_remote ? strstr(name, "://") : NULL, *number = NULL;
     for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++) {
-        for (const char *at = path; (at = strstr(at, marks[i])) != NULL; at++)
+        const char *at = host == NULL ? name : host + 3 + strcspn(host + 3, "/");
+        for (; (at = strstr(at, marks[i])) != NULL && at < name + n_name; at++)
             number = at + strlen(marks[i]) > number ? at + strlen(marks[i]) : number;
     }
     const size_t n = number == NULL ? 0 : strspn(number, "0123456789");
-    if ((n == 0 || n > 4) && ranks->url != NULL)
-        return wfs_fail(ranks->pass->err, EINVAL,
-                        "join: '%s' has no rank in its name, as 'consolidated.00.*' has; a "
-                        "folder for each rank has to be downloaded first",
-                        wfs_quote(path).text);
     if (n == 0 || n > 4)
         return wfs_fail(ranks->pass->err, EINVAL,
                         "join: '%s' has no rank in its name, as 'consolidated.00.*', "
                         "mp_rank_00/NAME and NAME-model_part-0.pt have",
-                        wfs_quote(path).text);
+                        wfs_quote(name).text);
     if (strspn(number, "0") < n)
         return wfs_fail(ranks->pass->err, EINVAL,
                         "join: '%s' is not rank 0, whose file has to be named",
-                        wfs_quote(path).text);
+                        wfs_quote(name).text);
     ranks->n_digits = (int)n;
-    ranks->front = arena_copy(arena, path, (size_t)(number - path));
-    ranks->back = arena_copy(arena, number + n, strlen(number + n));
+    ranks->front = arena_copy(arena, name, (size_t)(number - name));
+    ranks->back = arena_copy(arena, number + n, (size_t)(name + n_name - number) - n);
     return ranks->front == NULL || ranks->back == NULL ? wfs_fail_memory(ranks->pass->err) : 0;
 }
 
-/* Returns whether a rank is there: 1, 0, or an error. */
-static int exists(const struct ranks *ranks, const char *path, struct wfs_remote *remote)
+/* Loads a rank. Returns 1: it is not there. */
+static int load_rank(const struct ranks *ranks, const struct wfs_view_loader *loader,
+                     const char *path, struct wfs_catalog **ret)
 {
     struct wfs_error inner = {0};
-    struct source *source = NULL;
-    if (ranks->url == NULL)
-        return access(path, F_OK) == 0;
-    const int code = remote_source_open(remote, path, &source, &inner);
-    source_free(source);
-    return code == 0              ? 1
-           : inner.code == ENOENT ? 0
-                                  : wfs_fail(ranks->pass->err, -code, "join: '%s': %s",
-                                             wfs_quote(path).text, inner.text);
+    if (path == NULL)
+        return wfs_fail_memory(ranks->pass->err);
+    if (!ranks->is_remote && access(path, F_OK) < 0)
+        return 1;
+    const int code = loader->load(loader->ctx, path, ret, &inner);
+    if (code == 0 && catalog_adopt_part(ranks->pass->catalog, *ret) < 0)
+        return wfs_fail_memory(ranks->pass->err);
+    if (code == -ENOENT && ranks->is_remote)
+        return 1;
+    return code < 0 ? wfs_fail(ranks->pass->err, inner.code, "%s", inner.text) : 0;
 }
 
-/* Counts the ranks, which have all numbers from 0 on. A server is not asked far beyond the last. */
-static int count(struct ranks *ranks, struct wfs_remote *remote)
-{
-    const char *path;
-    ranks->n = 1;
-    for (size_t i = 1; i < MOST_RANKS && (ranks->url == NULL || i < ranks->n + 2); i++) {
-        int code = find_path(ranks, i, &path);
-        code = code < 0 ? code : exists(ranks, path, remote);
-        if (code < 0)
-            return code;
-        if (code == 0)
-            continue;
-        if (i > ranks->n)
-            return wfs_fail(ranks->pass->err, ENOENT,
-                            "join: there is no rank %zu beside '%s', which is rank %zu", ranks->n,
-                            wfs_quote(path).text, i);
-        ranks->n++;
-    }
-    return 0;
-}
-
+/* Loads the ranks, which have all numbers from 0 on. A server is not asked far beyond the last. */
 static int load(struct ranks *ranks, const struct wfs_view_loader *loader)
 {
     struct pass *pass = ranks->pass;
-    ranks->catalogs = calloc(ranks->n, sizeof(*ranks->catalogs));
-    ranks->keys = calloc(ranks->n, sizeof(*ranks->keys));
-    ranks->parts = calloc(ranks->n, sizeof(*ranks->parts));
-    if (ranks->catalogs == NULL || ranks->keys == NULL || ranks->parts == NULL)
+    struct wfs_catalog *catalog = pass->catalog;
+    ranks->list = calloc(MOST_RANKS, sizeof(*ranks->list));
+    if (ranks->list == NULL)
         return wfs_fail_memory(pass->err);
-    for (size_t i = 0; i < ranks->n; i++) {
-        struct wfs_catalog *catalog = pass->catalog;
-        const char *path;
-        int code = find_path(ranks, i, &path);
-        if (code == 0 && i > 0)
-            code = loader->load(loader->ctx, path, &catalog, pass->err);
+    for (size_t i = 0; i < MOST_RANKS && (!ranks->is_remote || i < ranks->n + 2); i++) {
+        const char *path = arena_print(&catalog->arena, "%s%0*zu%s", ranks->front, ranks->n_digits,
+                                       i, ranks->back);
+        const int code = i == 0 ? 0 : load_rank(ranks, loader, path, &catalog);
         if (code < 0)
             return code;
-        ranks->catalogs[i] = catalog;
-        if ((i > 0 && catalog_adopt_part(pass->catalog, catalog) < 0) ||
-            catalog_keys_add(&ranks->keys[i], catalog, 0) < 0)
+        if (code > 0)
+            continue;
+        if (i > ranks->n)
+            return wfs_fail(pass->err, ENOENT,
+                            "join: there is no rank %zu beside '%s', which is rank %zu", ranks->n,
+                            wfs_quote(path).text, i);
+        ranks->list[ranks->n].catalog = catalog;
+        if (catalog_keys_add(&ranks->list[ranks->n++].keys, catalog, 0) < 0)
             return wfs_fail_memory(pass->err);
     }
     return 0;
@@ -181,7 +148,7 @@ static void cut_llama(const struct ranks *ranks, const char *key, struct rule_jo
                 {"attention.wv.weight", 0},    {"attention.wo.weight", 1},
                 {"feed_forward.w1.weight", 0}, {"feed_forward.w2.weight", 1},
                 {"feed_forward.w3.weight", 0}, {"output.weight", 0}};
-    const uint32_t norm = catalog_keys_find(&ranks->keys[0], "norm.weight");
+    const uint32_t norm = catalog_keys_find(&ranks->list[0].keys, "norm.weight");
     for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
         const size_t n = strlen(key), n_name = strlen(cuts[i].name);
         if (n >= n_name && strcmp(key + n - n_name, cuts[i].name) == 0 &&
@@ -191,8 +158,8 @@ static void cut_llama(const struct ranks *ranks, const char *key, struct rule_jo
     if (strcmp(key, "tok_embeddings.weight") == 0)
         *ret = (struct rule_join){JOIN_DIM,
                                   norm == TEXT_INDEX_NONE ||
-                                      tensor_dim(ranks->parts[0], 1) !=
-                                          tensor_dim(&ranks->catalogs[0]->tensors[norm], 0),
+                                      tensor_dim(ranks->list[0].part, 1) !=
+                                          tensor_dim(&ranks->list[0].catalog->tensors[norm], 0),
                                   1};
 }
 
@@ -223,9 +190,9 @@ static int compare(struct ranks *ranks, const char *key)
 {
     uint64_t first = 0, digest;
     for (size_t i = 0; i < ranks->n; i++) {
-        const struct wfs_tensor *part = ranks->parts[i];
-        const bool is_alike = part->dtype == ranks->parts[0]->dtype &&
-                              wfs_shape_is_equal(&part->shape, &ranks->parts[0]->shape);
+        const struct wfs_tensor *part = ranks->list[i].part;
+        const bool is_alike = part->dtype == ranks->list[0].part->dtype &&
+                              wfs_shape_is_equal(&part->shape, &ranks->list[0].part->shape);
         if (is_alike && wfs_tensor_digest(part, &digest) < 0)
             return fail(ranks, key, 0, i, "cannot be read");
         first = i == 0 ? digest : first;
@@ -242,11 +209,11 @@ static int compare(struct ranks *ranks, const char *key)
 static int check_parts(const struct ranks *ranks, const char *key, const struct rule_join *cut,
                        uint64_t *ret_n)
 {
-    const struct wfs_tensor *first = ranks->parts[0];
+    const struct wfs_tensor *first = ranks->list[0].part;
     const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)first->dtype);
     *ret_n = 0;
     for (size_t i = 0; i < ranks->n; i++) {
-        const struct wfs_tensor *part = ranks->parts[i];
+        const struct wfs_tensor *part = ranks->list[i].part;
         bool is_fitting = part->dtype == first->dtype && part->shape.rank == first->shape.rank &&
                           cut->dim < part->shape.rank && n_bits % 8 == 0 && n_bits > 0 &&
                           part->shape.dims[cut->dim] % cut->n_pieces == 0;
@@ -282,7 +249,7 @@ static int join_parts(struct ranks *ranks, struct wfs_tensor *tensor, const stru
     if (parts == NULL || dims == NULL)
         return wfs_fail_memory(ranks->pass->err);
     for (size_t i = 0; i < ranks->n; i++) {
-        parts[i] = *ranks->parts[i];
+        parts[i] = *ranks->list[i].part;
         tensor->trouble = tensor->trouble != NULL ? tensor->trouble : parts[i].trouble;
     }
     memcpy(dims, tensor->shape.dims, tensor->shape.rank * sizeof(*dims));
@@ -304,10 +271,10 @@ static int find_parts(struct ranks *ranks, const char *key)
 {
     size_t n = 0, has = 0, lacks = 0;
     for (size_t i = 0; i < ranks->n; i++) {
-        const uint32_t at = catalog_keys_find(&ranks->keys[i], key);
-        ranks->parts[i] = at == TEXT_INDEX_NONE ? NULL : &ranks->catalogs[i]->tensors[at];
-        n += ranks->parts[i] != NULL;
-        *(ranks->parts[i] != NULL ? &has : &lacks) = i;
+        const uint32_t at = catalog_keys_find(&ranks->list[i].keys, key);
+        ranks->list[i].part = at == TEXT_INDEX_NONE ? NULL : &ranks->list[i].catalog->tensors[at];
+        n += ranks->list[i].part != NULL;
+        *(ranks->list[i].part != NULL ? &has : &lacks) = i;
     }
     if (n == ranks->n)
         return 1;
@@ -332,9 +299,9 @@ static int add_rest(struct ranks *ranks)
 {
     struct wfs_catalog *catalog = ranks->pass->catalog;
     for (size_t i = 1; i < ranks->n; i++) {
-        for (size_t k = 0; k < ranks->catalogs[i]->n_tensors; k++) {
-            const struct wfs_tensor *tensor = &ranks->catalogs[i]->tensors[k];
-            if (catalog_keys_find(&ranks->keys[0], tensor->key) != TEXT_INDEX_NONE)
+        for (size_t k = 0; k < ranks->list[i].catalog->n_tensors; k++) {
+            const struct wfs_tensor *tensor = &ranks->list[i].catalog->tensors[k];
+            if (catalog_keys_find(&ranks->list[0].keys, tensor->key) != TEXT_INDEX_NONE)
                 continue;
             const int code = find_parts(ranks, tensor->key);
             if (code < 0)
@@ -357,12 +324,9 @@ int ranks_join(struct pass *pass, const struct wfs_view_loader *loader)
         pass->catalog->sources.n == 0 ? NULL : pass->catalog->sources.list[0];
     if (first == NULL)
         return 0;
-    ranks.url = source == NULL ? NULL : remote_source_url(source);
-    autofree char *name = ranks.url == NULL ? NULL : url_name(ranks.url);
-    if (ranks.url != NULL && name == NULL)
-        return wfs_fail_memory(pass->err);
-    int code = find_number(&ranks, name != NULL ? name : source == NULL ? "" : source->path);
-    code = code < 0 ? code : count(&ranks, loader->remote);
+    const char *url = source == NULL ? NULL : remote_source_url(source);
+    ranks.is_remote = url != NULL;
+    int code = find_number(&ranks, url != NULL ? url : source == NULL ? "" : source->path);
     code = code < 0 ? code : load(&ranks, loader);
     const size_t n = pass->catalog->n_tensors;
     for (size_t i = 0; i < n && code >= 0; i++)

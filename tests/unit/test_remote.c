@@ -199,6 +199,12 @@ static void names_of_a_set_differ_in_the_number(void)
     check(!described_is_sibling("consolidated.00.pth", "consolidated.0x.pth"));
     check(!described_is_sibling("consolidated.pth", "consolidated.pth"));
     check(!described_is_sibling("model-of-x", "model-of-x") && !described_is_sibling("x", "x"));
+    check(described_is_rank("s3://b/mp_rank_00/m.pt", "s3://b/mp_rank_07/m.pt"));
+    check(!described_is_rank("s3://b/mp_rank_00/m.pt", "s3://b/mp_rank_00/../m.pt"));
+    check(!described_is_rank("s3://b/mp_rank_00/m.pt", "s3://b/mp_rank_007/m.pt"));
+    check(!described_is_rank("s3://b/mp_rank_00/m.pt", "s3://c/mp_rank_01/m.pt"));
+    check(!described_is_rank("http://mp_rank_0/m.pt", "http://mp_rank_1/m.pt"));
+    check(!described_is_rank("s3://b/x.pt", "s3://b/x.pt"));
     for (size_t i = 0; i < sizeof(are_not) / sizeof(*are_not); i++)
         check(!described_is_sibling(name, are_not[i]) && !described_is_sibling(are_not[i], name));
 }

@@ -62,6 +62,9 @@ const char *folder_layout_file(size_t i);
  * one for each rank; NULL: there is none. */
 const char *folder_first_rank(const char *folder);
 
+/* Returns which of these files a URL names; NULL: another one. */
+const char *folder_rank_of_url(const char *url);
+
 /*
  * Adds the folders, each with a slash, below one that have a checkpoint, n_depth folders deep at
  * most: not what is below one that has. -ENOMEM.

@@ -126,6 +126,12 @@ static const struct known known_last[] = {
      "has a download by huggingface_hub that is not complete: download it again", NULL},
 };
 
+/* Of a folder with ranks of model parallelism: the first one. */
+static const char *const first_ranks[] = {"consolidated.00.pth", "consolidated.00.pt",
+                                          "mp_rank_00/model_optim_rng.pt",
+                                          "mp_rank_00_model_states.pt"};
+enum { N_FIRST_RANKS = sizeof(first_ranks) / sizeof(*first_ranks) };
+
 const char *folder_layout_file(size_t i)
 {
     for (size_t j = 0; j < sizeof(known_first) / sizeof(*known_first); j++) {
@@ -133,7 +139,7 @@ const char *folder_layout_file(size_t i)
         if (known->what == NULL && known->also == NULL && i-- == 0)
             return known->mark;
     }
-    return NULL;
+    return i < N_FIRST_RANKS ? first_ranks[i] : NULL;
 }
 
 /* Returns whether the folder, whose path ends with a slash, has a file of that name: a mount does
@@ -150,12 +156,20 @@ static int has_name(const char *folder, const char *name)
 
 const char *folder_first_rank(const char *folder)
 {
-    static const char *const names[] = {"consolidated.00.pth", "consolidated.00.pt",
-                                        "mp_rank_00/model_optim_rng.pt",
-                                        "mp_rank_00_model_states.pt"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (has_name(folder, names[i]) > 0)
-            return names[i];
+    for (size_t i = 0; i < N_FIRST_RANKS; i++)
+        if (has_name(folder, first_ranks[i]) > 0)
+            return first_ranks[i];
+    return NULL;
+}
+
+const char *folder_rank_of_url(const char *url)
+{
+    for (size_t i = 0; i < N_FIRST_RANKS; i++) {
+        const size_t n = strlen(url), n_file = strlen(first_ranks[i]);
+        if (n > n_file && url[n - n_file - 1] == '/' &&
+            strcmp(url + n - n_file, first_ranks[i]) == 0)
+            return first_ranks[i];
+    }
     return NULL;
 }
 

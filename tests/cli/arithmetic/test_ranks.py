@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Ranks of model parallelism as one checkpoint, beside numpy's concatenation; what does not fit."""
+import contextlib
 import json
 import struct
 import zipfile
@@ -8,6 +9,8 @@ import numpy
 import pytest
 
 from wfs_testlib import merging, pth, pth_read, shared, st
+from wfs_testlib.bad_server import BadServer
+from wfs_testlib.hub_server import COMMIT, Hub
 from wfs_testlib.program import weightfs
 
 DIM, HIDDEN, WORDS = 24, 40, 60
@@ -189,9 +192,49 @@ def test_ranks_by_url(serve, folder, form):
     (folder / ('consolidated.01.%s' % form)).unlink()
     missing = weightfs('ls', '--cache=none', '--join=llama', url, code=3).error
     assert "there is no rank 1 beside '%s', which is rank 2" % server.url('consolidated.02.%s' % form) in missing
-    (folder / 'mp_rank_00').mkdir()
-    (folder / ('consolidated.00.%s' % form)).rename(folder / ('mp_rank_00/model.%s' % form))
-    assert 'a folder for each rank has to be downloaded first' in weightfs('ls', '--join=llama', server.url('mp_rank_00/model.%s' % form), code=7).error
+
+
+def by_url(serve, folder, kind, files, monkeypatch):
+    """The names of the file of rank 0, and of the folder."""
+    first, server = next(iter(files)), contextlib.nullcontext()
+    if kind == 'http':
+        for name, content in files.items():
+            (folder / 'ranks' / name).parent.mkdir(exist_ok=True, parents=True)
+            (folder / 'ranks' / name).write_bytes(content)
+        nginx = serve(folder)
+        names = nginx.url('ranks/' + first), nginx.url('ranks') + '/'
+    else:
+        server = BadServer(b'', default=Hub({'org/name': {COMMIT: files}}, COMMIT))
+        monkeypatch.setenv('HF_ENDPOINT', server.origin)
+        names = 'hf://org/name/' + first, 'hf://org/name'
+    return names, server
+
+
+@pytest.mark.parametrize('kind', ['http', 'hub'])
+@pytest.mark.parametrize('pattern', ['consolidated.%02d.pth', 'mp_rank_%02d/model_optim_rng.pt', 'mp_rank_%02d_model_states.pt'])
+def test_a_folder_of_ranks_by_url(serve, folder, monkeypatch, kind, pattern):
+    monkeypatch.setenv('HF_HUB_CACHE', str(folder / 'none'))
+    whole, files = write(folder, (0, .25, .5, 1)), {}
+    for rank in range(3):
+        weightfs('convert', '--format=pytorch', folder / ('consolidated.%02d.safetensors' % rank), folder / 'one', '--overwrite')
+        files[pattern % rank] = (folder / 'one').read_bytes()
+    names, server = by_url(serve, folder, kind, files, monkeypatch)
+    with server:
+        for name in names:
+            weightfs('convert', '--cache=none', '--join=llama', name, folder / 'out.safetensors', '--overwrite')
+            check(folder / 'out.safetensors', whole)
+        # One rank is read where it is named; in place of the folder it would be a part for the whole.
+        assert weightfs('ls', '--cache=none', names[0]).stdout.count('\n') == len(whole)
+        error = weightfs('ls', '--cache=none', names[1], code=None).error
+        assert "has a file for each rank of model parallelism: join=llama or join=REGEX:DIM reads them as one; or name '%s' in it" % (pattern % 0) in error
+
+
+def test_a_folder_with_one_rank_by_url_is_that(serve, folder):
+    write(folder, (0, 1))
+    (folder / 'one').mkdir()
+    weightfs('convert', folder / 'consolidated.00.safetensors', folder / 'one/consolidated.00.pth')
+    url = serve(folder).url('one') + '/'
+    assert weightfs('ls', '--cache=none', url).stdout == weightfs('ls', folder / 'one').stdout
 
 
 @pytest.mark.skipif(not shared.IS_THERE, reason=shared.WHY_NOT)

@@ -19,7 +19,8 @@ TOKEN = 'hf_s3cret'
 FILES = ['.metadata', 'model.safetensors', 'model.safetensors.index.json', 'model_index.json', 'diffusion_pytorch_model.safetensors.index.json',
          'diffusion_pytorch_model.safetensors', 'pytorch_model.bin', 'pytorch_model.bin.index.json', 'diffusion_pytorch_model.bin.index.json',
          'diffusion_pytorch_model.bin', 'adapter_model.safetensors', 'adapter_model.bin', 'adapters.safetensors', 'pytorch_lora_weights.safetensors',
-         'pytorch_lora_weights.bin', 'open_clip_model.safetensors', 'open_clip_pytorch_model.bin', 'model_optim_rng.pt', 'pytorch_model_fsdp.bin']
+         'pytorch_lora_weights.bin', 'open_clip_model.safetensors', 'open_clip_pytorch_model.bin', 'model_optim_rng.pt', 'pytorch_model_fsdp.bin',
+         'consolidated.00.pth', 'consolidated.00.pt', 'mp_rank_00/model_optim_rng.pt', 'mp_rank_00_model_states.pt']
 
 REPOSITORY = FILES[1:] + FILES[:1]  # which is hardly ever a distributed checkpoint itself
 
@@ -32,6 +33,11 @@ def write(path, text):
     return path
 
 
+def check_tried(server, names):
+    paths = [request.path for request in server.requests]
+    assert len(paths) == len(names) and all(path.endswith('/' + name) for path, name in zip(paths, names)), paths
+
+
 # ---- the Hub ----
 
 @pytest.mark.parametrize('i', range(len(REPOSITORY)), ids=REPOSITORY)
@@ -39,15 +45,14 @@ def test_the_files_of_a_repository_are_tried_in_turn(i):
     with BadServer(CONTENT, default=hub('a/b.c', REPOSITORY[i:])) as server:
         got = fetch('hf://a/b.c', '5+10', env={'HF_ENDPOINT': server.origin + '/'})
     assert got.data == CONTENT[5:15] and got.opened == 'hf://a/b.c@%s/%s: 5000, etag' % (COMMIT, REPOSITORY[i])
-    paths = [request.path.rpartition('/')[2] for request in server.requests]
-    assert paths == REPOSITORY[:i + 1] + [REPOSITORY[i]]
+    check_tried(server, REPOSITORY[:i + 1] + [REPOSITORY[i]])
 
 
 def test_a_repository_without_a_model_is_an_error():
     with BadServer(CONTENT, default=hub('a/b', ['README.md'])) as server:
         got = fetch('hf://a/b', env={'HF_ENDPOINT': server.origin})
     assert got.failures[0][0] == 'ENOENT' and 'no file of a known name, such as model.safetensors' in got.failures[0][1]
-    assert [request.path.rpartition('/')[2] for request in server.requests] == REPOSITORY
+    check_tried(server, REPOSITORY)
 
 
 @pytest.mark.parametrize('name', ['hf://a/b/x/y/', 'hf://a/b@main/x/y/', 'http', 's3://bucket/x/y/'])
@@ -63,7 +68,7 @@ def test_the_files_of_a_folder_are_tried_in_turn(name, i):
     with BadServer(CONTENT, default=by_path) as server:
         got = fetch(server.url('/x/y/') if name == 'http' else name, '5+10', env={'HF_ENDPOINT': server.origin, 'AWS_ENDPOINT_URL': server.origin})
     assert got.data == CONTENT[5:15] and (name == 'http' or '/x/y/%s: 5000' % FILES[i] in got.opened)
-    assert [request.path.rpartition('/')[2] for request in server.requests] == FILES[:i + 1] + [FILES[i]]
+    check_tried(server, FILES[:i + 1] + [FILES[i]])
 
 
 @pytest.mark.parametrize('path', ['/x/?a=b', '/x/#part', '/x'])
