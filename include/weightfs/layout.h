@@ -45,12 +45,11 @@ ssize_t wfs_layout_read(const struct wfs_io *io, const struct wfs_layout *layout
 /*
  * Writes the layout beside path under a temporary name, syncs it, loads it again and compares,
  * renames it to path and syncs the directory. On any failure the temporary is gone and the file at
- * path is untouched. report may be NULL. Returns a negative errno; -EIO of a source that came up
- * short or changed names the tensor.
+ * path is untouched. After that the layout can only be freed. report may be NULL. Returns a
+ * negative errno; -EIO of a source that came up short or changed names the tensor.
  */
-int wfs_save(const struct wfs_layout *layout, const char *path,
-             const struct wfs_save_options *options, struct wfs_save_report *report,
-             struct wfs_error *err);
+int wfs_save(struct wfs_layout *layout, const char *path, const struct wfs_save_options *options,
+             struct wfs_save_report *report, struct wfs_error *err);
 
 #pragma GCC visibility pop
 

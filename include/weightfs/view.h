@@ -94,6 +94,10 @@ int wfs_view_apply(const struct wfs_view *view, struct wfs_catalog *catalog,
 
 void wfs_report_free(struct wfs_report *report);
 
+/* Tells that the catalog of the view stays as it is while the report is used: what the view did not
+ * change is not kept twice. Casts are not counted after that. */
+void wfs_report_borrow(struct wfs_report *report, const struct wfs_catalog *catalog);
+
 /* For a variable that owns a report. */
 #define auto_report __attribute__((__cleanup__(wfs_report_cleanup)))
 

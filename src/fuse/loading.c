@@ -150,8 +150,10 @@ static int load(struct driver *driver)
         wfs_remote_set_gate(target->remote, driver_note_missing, driver);
     const enum exit_code exit_code = checkpoint_load(source, &checkpoint_options, driver->view,
                                                      &driver->catalog, &driver->report, &failure);
-    if (exit_code == EXIT_DONE)
+    if (exit_code == EXIT_DONE) {
+        wfs_report_borrow(driver->report, driver->catalog);
         return 0;
+    }
     if (failure.path == NULL && source == target->kept_source)
         failure.path = source;
     return fail(exit_code, failure.path, failure.err.text);

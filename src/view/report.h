@@ -122,8 +122,9 @@ struct wfs_report {
     struct arena arena;
     struct arena commit_arena; /* texts of what a commit adds */
     bool has_failed;           /* memory ran out: it is not complete, nor are the items */
-    struct item *items;        /* malloc'ed, in the order of the source */
+    struct item *items;        /* malloc'ed, in the order of the source; NULL: see catalog */
     size_t n_items;
+    const struct wfs_catalog *catalog; /* borrowed: its tensors are the items; NULL: see items */
     uint32_t *order; /* malloc'ed: items that are shown, in the order of the result */
     size_t n_order;
     struct report_lines lists[N_REPORT_LISTS];
@@ -134,6 +135,13 @@ struct wfs_report {
     const char *notice;
     struct wfs_report_commit commit; /* the last one; no output: none */
 };
+
+/* Returns an item, after the view was applied. */
+static inline struct item report_item(const struct wfs_report *report, size_t i)
+{
+    return report->items != NULL ? report->items[i]
+                                 : (struct item){.tensor = report->catalog->tensors[i]};
+}
 
 /* Appends a line, whose texts are copied. Without memory, has_failed is set. */
 void report_add_line(struct wfs_report *report, enum report_list list,

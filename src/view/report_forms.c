@@ -86,24 +86,28 @@ static bool is_adapted(const struct item *item)
 static size_t count(const struct wfs_report *report, bool (*is_one)(const struct item *))
 {
     size_t n = 0;
-    for (size_t i = 0; i < report->n_items; i++)
-        n += item_is_shown(&report->items[i]) && is_one(&report->items[i]);
+    for (size_t i = 0; i < report->n_items; i++) {
+        const struct item item = report_item(report, i);
+        n += item_is_shown(&item) && is_one(&item);
+    }
     return n;
 }
 
 static void put_items(struct strbuf *out, const struct wfs_report *report, const char *title,
                       bool (*is_one)(const struct item *),
-                      void (*put)(struct strbuf *, const struct wfs_report *, size_t))
+                      void (*put)(struct strbuf *, const struct wfs_report *, const struct item *,
+                                  size_t))
 {
     const size_t n = count(report, is_one);
     size_t n_shown = 0;
     if (n > 0)
         strbuf_printf(out, "\n%s:\n", title);
     for (size_t i = 0; i < report->n_items && n_shown < N_SHOWN; i++) {
-        if (!item_is_shown(&report->items[i]) || !is_one(&report->items[i]))
+        const struct item item = report_item(report, i);
+        if (!item_is_shown(&item) || !is_one(&item))
             continue;
         strbuf_puts(out, "  ");
-        put(out, report, i);
+        put(out, report, &item, i);
         strbuf_puts(out, "\n");
         n_shown++;
     }
@@ -111,25 +115,27 @@ static void put_items(struct strbuf *out, const struct wfs_report *report, const
         strbuf_printf(out, "  and %zu more\n", n - n_shown);
 }
 
-static void put_changes(struct strbuf *out, const struct wfs_report *report, size_t i)
+static void put_changes(struct strbuf *out, const struct wfs_report *report,
+                        const struct item *item, size_t i)
 {
-    const struct wfs_tensor *tensor = &report->items[i].tensor;
+    const struct wfs_tensor *tensor = &item->tensor;
     put_escaped(out, tensor->key);
     strbuf_puts(out, ": ");
     put_escaped(out, tensor->changes != NULL ? tensor->changes : "");
 }
 
-static void put_rename(struct strbuf *out, const struct wfs_report *report, size_t i)
+static void put_rename(struct strbuf *out, const struct wfs_report *report, const struct item *item,
+                       size_t i)
 {
-    put_escaped(out, wfs_tensor_origin(&report->items[i].tensor));
+    put_escaped(out, wfs_tensor_origin(&item->tensor));
     strbuf_puts(out, " -> ");
-    put_escaped(out, report->items[i].tensor.key);
+    put_escaped(out, item->tensor.key);
 }
 
 /* With the option that would decide it. */
-static void put_undecided(struct strbuf *out, const struct wfs_report *report, size_t i)
+static void put_undecided(struct strbuf *out, const struct wfs_report *report,
+                          const struct item *item, size_t i)
 {
-    const struct item *item = &report->items[i];
     put_escaped(out, item->tensor.key);
     strbuf_printf(out, ": %s; class='^%s:TYPE' decides it", item->verdict.row,
                   wfs_quote_n(item->tensor.key, item_path_bytes(item)).text);
@@ -143,18 +149,20 @@ static void put_counts(struct strbuf *out, const struct wfs_report *report, size
                       wfs_count_as(report->n_nan[i], "is", "are").text);
 }
 
-static void put_cast(struct strbuf *out, const struct wfs_report *report, size_t i)
+static void put_cast(struct strbuf *out, const struct wfs_report *report, const struct item *item,
+                     size_t i)
 {
-    const struct wfs_tensor *tensor = &report->items[i].tensor;
+    const struct wfs_tensor *tensor = &item->tensor;
     put_escaped(out, tensor->key);
     strbuf_printf(out, ": %s to %s", wfs_dtype_name((enum wfs_dtype)tensor->stored.dtype),
                   wfs_dtype_name((enum wfs_dtype)tensor->dtype));
     put_counts(out, report, i);
 }
 
-static void put_computed(struct strbuf *out, const struct wfs_report *report, size_t i)
+static void put_computed(struct strbuf *out, const struct wfs_report *report,
+                         const struct item *item, size_t i)
 {
-    const struct wfs_tensor *tensor = &report->items[i].tensor;
+    const struct wfs_tensor *tensor = &item->tensor;
     put_escaped(out, tensor->key);
     strbuf_puts(out, ": ");
     put_escaped(out, wfs_tensor_computed(tensor));
@@ -231,24 +239,27 @@ static void json_list(struct json_out *out, const struct wfs_report *report, enu
 }
 
 static void json_items(struct json_out *out, const struct wfs_report *report, const char *name,
-                       void (*put)(struct json_out *, const struct wfs_report *, size_t))
+                       void (*put)(struct json_out *, const struct wfs_report *,
+                                   const struct item *, size_t))
 {
     json_out_open(out, name, '[', JSON_HANGING);
     for (size_t i = 0; i < report->n_items; i++) {
-        if (item_is_shown(&report->items[i]))
-            put(out, report, i);
+        const struct item item = report_item(report, i);
+        if (item_is_shown(&item))
+            put(out, report, &item, i);
     }
     json_out_close(out);
 }
 
-static void json_shown(struct json_out *out, const struct wfs_report *report, size_t i)
+static void json_shown(struct json_out *out, const struct wfs_report *report,
+                       const struct item *item, size_t i)
 {
-    json_out_text(out, NULL, report->items[i].tensor.key);
+    json_out_text(out, NULL, item->tensor.key);
 }
 
-static void json_renamed(struct json_out *out, const struct wfs_report *report, size_t i)
+static void json_renamed(struct json_out *out, const struct wfs_report *report,
+                         const struct item *item, size_t i)
 {
-    const struct item *item = &report->items[i];
     if (!item_is_renamed(item))
         return;
     json_out_open_object(out, NULL);
@@ -266,9 +277,9 @@ static void json_counts(struct json_out *out, const struct wfs_report *report, s
     json_out_close(out);
 }
 
-static void json_cast(struct json_out *out, const struct wfs_report *report, size_t i)
+static void json_cast(struct json_out *out, const struct wfs_report *report,
+                      const struct item *item, size_t i)
 {
-    const struct item *item = &report->items[i];
     const struct wfs_tensor *tensor = &item->tensor;
     if (!item_is_cast(item))
         return;
@@ -279,9 +290,9 @@ static void json_cast(struct json_out *out, const struct wfs_report *report, siz
     json_counts(out, report, i);
 }
 
-static void json_computed(struct json_out *out, const struct wfs_report *report, size_t i)
+static void json_computed(struct json_out *out, const struct wfs_report *report,
+                          const struct item *item, size_t i)
 {
-    const struct item *item = &report->items[i];
     if (!item_is_computed(item))
         return;
     json_out_open_object(out, NULL);
@@ -297,17 +308,17 @@ static void json_adapted(struct json_out *out, const struct wfs_report *report, 
         [ACTION_NONE] = NULL, [ACTION_TRANSPOSE] = "transposed", [ACTION_RENAME] = "renamed"};
     json_out_open(out, name, '[', JSON_HANGING);
     for (size_t i = 0; i < report->n_items && report->has_adapted; i++) {
-        const struct item *item = &report->items[i];
-        const bool is_one = item_is_shown(item) && item->verdict.row != NULL &&
-                            item->verdict.certainty == certainty &&
-                            (item->done != ACTION_NONE || certainty == UNDECIDED);
+        const struct item item = report_item(report, i);
+        const bool is_one = item_is_shown(&item) && item.verdict.row != NULL &&
+                            item.verdict.certainty == certainty &&
+                            (item.done != ACTION_NONE || certainty == UNDECIDED);
         if (!is_one)
             continue;
         json_out_open_object(out, NULL);
-        json_out_text(out, "key", item->tensor.key);
-        json_out_text(out, "action", actions[item->done]);
-        json_out_text(out, "class", class_name(item->verdict.class_));
-        json_out_text(out, "row", item->verdict.row);
+        json_out_text(out, "key", item.tensor.key);
+        json_out_text(out, "action", actions[item.done]);
+        json_out_text(out, "class", class_name(item.verdict.class_));
+        json_out_text(out, "row", item.verdict.row);
         json_out_close(out);
     }
     json_out_close(out);
@@ -418,8 +429,10 @@ static void put_plan(struct strbuf *out, const struct wfs_report *report, enum w
     strbuf_puts(out, form != WFS_REPORT_NULL
                          ? "old_key\tnew_key\tdtype\tshape\tclass\tcertainty\trow\twhy\n"
                          : "");
-    for (size_t i = 0; i < report->n_items && !out->has_failed; i++)
-        put_row(out, form, &report->items[i]);
+    for (size_t i = 0; i < report->n_items && !out->has_failed; i++) {
+        const struct item item = report_item(report, i);
+        put_row(out, form, &item);
+    }
 }
 
 int wfs_report_write(const struct wfs_report *report, enum wfs_report_form form, char **ret,

@@ -15,6 +15,7 @@
 
 #include <zlib.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -104,6 +105,7 @@ void wfs_layout_free(struct wfs_layout *layout)
         return;
     source_free(layout->made);
     arena_done(&layout->arena);
+    free(layout->header);
     free(layout->segments);
     free(layout);
 }
@@ -250,6 +252,7 @@ static ssize_t read_segment(const struct wfs_io *io, const struct layout_segment
         return wfs_tensor_read_for(io, segment->tensor, offset, buf, n_bytes);
     const uint64_t n_left = segment->n_bytes - offset;
     const size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
+    assert(segment->bytes != NULL);
     memcpy(buf, (const char *)segment->bytes + offset, n);
     if (segment->crc == NULL || segment->crc_offset >= offset + n ||
         segment->crc_offset + sizeof(uint32_t) <= offset)

@@ -38,6 +38,7 @@ struct wfs_layout {
     struct layout_segment *segments; /* malloc'ed */
     size_t n_segments, n_room;
     uint64_t n_bytes;
+    char *header;        /* malloc'ed, bytes of a segment; NULL: none, or it was saved */
     struct source *made; /* bytes that are made of tensors; owned, NULL: there are none */
     /* All tensors in the order of the file, in the arena; NULL: in the order of the catalog. */
     const struct wfs_tensor **order;

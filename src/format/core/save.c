@@ -595,15 +595,21 @@ static bool is_stopped(void *ctx)
 }
 
 /* A checksum needs all of a tensor between two writes: reads ask about progress, too. */
-int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
+int save_emit(struct wfs_layout *layout, const struct wfs_save_options *options,
               struct outfile *outfile, struct wfs_error *err)
 {
     struct save save = {.layout = layout, .options = options, .outfile = outfile, .err = err};
     save.io = (struct wfs_io){.is_stopped = is_stopped, .ctx = &save, .team = options->team};
-    return emit(&save);
+    const int code = emit(&save);
+    if (code == 0 && layout->header != NULL) {
+        free(layout->header);
+        layout->header = NULL;
+        layout->segments[0].bytes = NULL;
+    }
+    return code;
 }
 
-static int run(const struct wfs_layout *layout, const struct wfs_save_options *options,
+static int run(struct wfs_layout *layout, const struct wfs_save_options *options,
                struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *found = NULL;
@@ -628,9 +634,8 @@ static int run(const struct wfs_layout *layout, const struct wfs_save_options *o
     return code < 0 ? code : outfile_publish(outfile, report, err);
 }
 
-int wfs_save(const struct wfs_layout *layout, const char *path,
-             const struct wfs_save_options *options, struct wfs_save_report *report,
-             struct wfs_error *err)
+int wfs_save(struct wfs_layout *layout, const char *path, const struct wfs_save_options *options,
+             struct wfs_save_report *report, struct wfs_error *err)
 {
     struct wfs_save_report unwanted;
     struct outfile *outfile = NULL;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { N_SHAPE_TEXT = 128 };
@@ -250,9 +251,29 @@ static void place(const struct safetensors_load *load, const struct safetensors_
         tensor->trouble = "its data begins after the end of the file";
 }
 
+/* Copies what the entries have in the header, whose room the tensors need. */
+static int let_go_of_header(struct safetensors_load *load)
+{
+    struct arena *arena = &load->catalog->arena;
+    for (size_t i = 0; i < load->n_entries; i++) {
+        struct safetensors_entry *entry = &load->entries[i];
+        const char *dtype = entry->dtype_text;
+        entry->key = arena_copy(arena, entry->key, entry->n_key);
+        entry->dtype_text = dtype == NULL ? NULL : arena_copy(arena, dtype, strlen(dtype));
+        if (entry->key == NULL || (dtype != NULL && entry->dtype_text == NULL))
+            return catalog_fail_memory(load->catalog, load->err);
+    }
+    free(load->header);
+    load->header = NULL;
+    return 0;
+}
+
 int safetensors_entries_fill(struct safetensors_load *load)
 {
     struct wfs_catalog *catalog = load->catalog;
+    const int code = let_go_of_header(load);
+    if (code < 0)
+        return code;
     if (catalog_reserve(catalog, load->n_entries) < 0)
         return wfs_fail_memory(load->err);
     for (size_t i = 0; i < load->n_entries; i++) {
@@ -260,15 +281,12 @@ int safetensors_entries_fill(struct safetensors_load *load)
         struct wfs_tensor *tensor = catalog_add(catalog);
         note_tensor(load, i);
         place(load, entry, tensor);
-        tensor->key = arena_copy(&catalog->arena, entry->key, entry->n_key);
+        tensor->key = entry->key;
         tensor->changes = entry->has_nul ? nul_key_mark : NULL;
         tensor->shape = shape_of(entry);
         tensor->dtype = tensor->stored.dtype = entry->dtype;
-        if (tensor->key == NULL)
-            return catalog_fail_memory(load->catalog, load->err);
-        if (entry->dtype_text == NULL)
-            continue;
-        if (catalog_add_attr(catalog, tensor, "dtype", entry->dtype_text) < 0)
+        if (entry->dtype_text != NULL &&
+            catalog_add_attr(catalog, tensor, "dtype", entry->dtype_text) < 0)
             return catalog_fail_memory(load->catalog, load->err);
     }
     return 0;

@@ -156,24 +156,25 @@ static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, st
 
 static int add_header(struct wfs_layout *layout, const struct plan *plan, struct wfs_error *err)
 {
+    static const char prefix[SAFETENSORS_PREFIX];
     autostrbuf struct strbuf text = {0};
+    strbuf_add(&text, prefix, sizeof(prefix));
     put_header(&text, plan);
     if (text.has_failed)
         return wfs_fail_memory(err);
-    const uint64_t n_padded = padded(plan, text.n_bytes);
+    const uint64_t n_padded = padded(plan, text.n_bytes - SAFETENSORS_PREFIX);
     if (n_padded > SAFETENSORS_HEADER_MAX)
         return wfs_fail(err, E2BIG,
                         "the header would have %s, readers accept %d: use fewer or "
                         "shorter keys",
                         wfs_count(n_padded, "byte").text, SAFETENSORS_HEADER_MAX);
-    const uint64_t n_all = SAFETENSORS_PREFIX + n_padded;
-    char *header = arena_chars(&layout->arena, (size_t)n_all);
-    if (header == NULL)
+    while (text.n_bytes < SAFETENSORS_PREFIX + n_padded && !text.has_failed)
+        strbuf_puts(&text, " ");
+    if (text.has_failed)
         return wfs_fail_memory(err);
-    store_le64(header, n_padded);
-    memcpy(header + SAFETENSORS_PREFIX, text.bytes, text.n_bytes);
-    memset(header + SAFETENSORS_PREFIX + text.n_bytes, ' ', (size_t)(n_padded - text.n_bytes));
-    return layout_add_bytes(layout, 0, header, n_all) < 0 ? wfs_fail_memory(err) : 0;
+    store_le64(text.bytes, n_padded);
+    layout->header = steal(&text.bytes);
+    return layout_add_bytes(layout, 0, layout->header, text.n_bytes) < 0 ? wfs_fail_memory(err) : 0;
 }
 
 int safetensors_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
