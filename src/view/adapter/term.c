@@ -193,9 +193,10 @@ int term_find_scale(struct term *t, uint64_t rank)
                               wfs_quote(a->request->path).text)
                    : 0;
     }
+    const struct wfs_tensor *own = term_leaf(t, LEAF_ALPHA);
     int code = adapter_config_find(a, t->module->name, &said, &alpha);
-    if (code == 0 && term_leaf(t, LEAF_ALPHA) != NULL)
-        code = read_scalar(t, term_leaf(t, LEAF_ALPHA), &alpha);
+    if (code == 0 && own != NULL)
+        code = read_scalar(t, own, &alpha);
     if (code < 0)
         return code;
     if (c->form == FORM_PEFT && isnan(alpha))
@@ -207,19 +208,22 @@ int term_find_scale(struct term *t, uint64_t rank)
     if (c->form == FORM_PEFT && c->json != NULL && isnan(said))
         return wfs_fail(a->err, EINVAL, "adapter '%s': adapter_config.json has no r",
                         wfs_quote(a->request->path).text);
-    if (isinf(alpha) || said < 1)
-        return wfs_fail(a->err, EINVAL, "adapter '%s': alpha %g and rank %g of '%s' cannot be",
-                        wfs_quote(a->request->path).text, alpha, said,
-                        wfs_quote(t->module->typed).text);
     if (!isnan(said)) /* of LoKr, also where no factor has that size */
         t->rank = said;
+    if (isinf(alpha) || said < 1 || (own != NULL && isnan(alpha)))
+        return wfs_fail(a->err, EINVAL, "adapter '%s': alpha %g and rank %g of '%s' cannot be",
+                        wfs_quote(a->request->path).text, alpha, t->rank,
+                        wfs_quote(t->module->typed).text);
     if (!isnan(alpha) && t->rank > 0)
         t->scale *= alpha / (c->has_rslora ? sqrt(t->rank) : t->rank);
     double scalar = 1; /* of LyCORIS */
     code =
         term_leaf(t, LEAF_SCALAR) == NULL ? 0 : read_scalar(t, term_leaf(t, LEAF_SCALAR), &scalar);
     t->scale *= scalar;
-    return code;
+    return code == 0 && !isfinite(t->scale)
+               ? adapter_fail(a, EINVAL, t->module->typed, "has a scale of %g, which cannot be",
+                              t->scale)
+               : code;
 }
 
 /* Checks that the rank is the one that the configuration states. */
