@@ -265,14 +265,31 @@ static int keep_beside(struct shard *shard, int directory, struct wfs_error *err
     return shard->is_kept ? 0 : fail_beside(shard->name, err);
 }
 
-/* A file that would be read with the new ones, of a source that has none. */
-static int refuse_companion(const struct wfs_shards *set, int directory, struct wfs_error *err)
+static bool exists(int directory, const char *name)
 {
+    return faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* One that is read with the files of the directory must not be read with those of another
+ * checkpoint: where there is one already, it neither comes nor changes, since both could not be
+ * replaced at once. */
+static int check_companion(const struct wfs_shards *set, const struct outfile *index,
+                           struct wfs_error *err)
+{
+    const int directory = outfile_directory(index);
     const char *name = set->kind->companion;
-    return set->catalog->own->companion.source == NULL && name != NULL &&
-                   faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0
-               ? fail_beside(name, err)
-               : 0;
+    for (size_t i = 0; i < set->n_shards; i++) {
+        const struct shard *shard = &set->shards[i];
+        if (shard->is_beside && strcmp(shard->name, name) == 0)
+            return shard->is_kept || !exists(directory, outfile_name(index))
+                       ? 0
+                       : wfs_fail(err, EEXIST,
+                                  "the checkpoint in the directory has no '%s', which goes with "
+                                  "the new one: write to another directory, or remove that "
+                                  "checkpoint first",
+                                  name);
+    }
+    return exists(directory, name) ? fail_beside(name, err) : 0;
 }
 
 int set_index_name(const struct set_present *present, struct wfs_shards *set,
@@ -295,7 +312,7 @@ int set_index_name(const struct set_present *present, struct wfs_shards *set,
             code = choose_free(present, set, i, &stem, &number, outfile_directory(index), err);
     }
     if (code == 0 && set->kind != NULL)
-        code = refuse_companion(set, outfile_directory(index), err);
+        code = check_companion(set, index, err);
     return code;
 }
 

@@ -264,7 +264,10 @@ static int clear_line(const struct note *note, const char *line, struct wfs_erro
 {
     char temporary[WFS_OUTPUT_NAME_MAX];
     struct mark mark = {0};
-    if (strncmp(line, "new ", 4) == 0 && may_remove(note, line + 4)) {
+    const bool is_new = strncmp(line, "new ", 4) == 0;
+    const bool is_companion =
+        is_new && note->kind != NULL && strcmp(line + 4, note->kind->companion) == 0;
+    if (is_companion || (is_new && may_remove(note, line + 4))) {
         wfs_output_temporary(line + 4, temporary);
         return kept_indexes_name(&note->kept, temporary)
                    ? 0

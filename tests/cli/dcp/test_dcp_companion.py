@@ -2,12 +2,14 @@
 """Lightning's meta.pt beside .metadata: its dict belongs to the checkpoint, and goes with it."""
 import json
 import os
+import shutil
 import struct
+import subprocess
 
 import numpy as np
 import pytest
 
-from wfs_testlib import dcp, dcp_read, program, pth, pth_read, shared
+from wfs_testlib import crash, dcp, dcp_read, program, pth, pth_read, shared
 from wfs_testlib.bad_server import BadServer
 from wfs_testlib.hub_server import hub
 from wfs_testlib.program import weightfs
@@ -153,6 +155,10 @@ def test_one_of_another_checkpoint_is_not_replaced(source, tmp_path):
     target = made(tmp_path / 'out', pth.dictionary(epoch=pth.number(9)))
     before = contents(target)
     weightfs('convert', source, tmp_path / 'plain.pth')
+    bare = made(tmp_path / 'bare')
+    (bare / 'meta.pt').unlink()
+    old = contents(bare)
+    assert "has no 'meta.pt'" in weightfs('convert', '--overwrite', '--format=dcp', source, bare, code=program.EXIT_COMMIT).error and contents(bare) == old
     for words in ([source], ['--exclude=callbacks', source], [tmp_path / 'plain.pth']):
         error = weightfs('convert', '--overwrite', '--format=dcp', *words, target, code=program.EXIT_COMMIT).error
         assert "'meta.pt' in the directory is not what goes with the new checkpoint" in error
@@ -187,6 +193,38 @@ def test_its_values_are_files_of_a_mount(source, mount, tmp_path):
     mnt.commit()
     assert (tmp_path / 'out/meta.pt').read_bytes() == (source / 'meta.pt').read_bytes()
     (mnt / 'callbacks/best').write_bytes(struct.pack('<f', 4))
-    (tmp_path / 'out/meta.pt').unlink()
+    mnt.allow("'meta.pt' in the directory is not what goes").commit(code=1)
+    for name in ('.metadata', '__0_0.distcp', 'meta.pt'):
+        (tmp_path / 'out' / name).unlink()
     mnt.commit()
     assert pth_read.load(tmp_path / 'out/meta.pt')['callbacks']['best'].data == struct.pack('<f', 4)
+
+
+@pytest.mark.skipif(not crash.LIBRARY.exists(), reason='no fault injector in this build')
+@pytest.mark.parametrize('mode', ['kill-before', 'kill-after', 'enospc-on'])
+def test_a_fault_at_any_call_is_mended_by_the_next_save(source, tmp_path, mode):
+    """A new directory, which gets meta.pt with another value: after a fault another edit is saved there."""
+    folder, plain = tmp_path / 'folder', tmp_path / 'plain.pth'
+    folder.mkdir()
+    weightfs('convert', source, plain)
+    for at in range(1, 500):
+        shutil.rmtree(folder / 'out', ignore_errors=True)
+        injection = crash.Injection(folder, tmp_path / 'inject', mode, at)
+        done = subprocess.run([*program.COMMAND, 'edit', '--format=dcp', '--set-value=epoch=4', source, folder / 'out'], env=injection.environment,
+                              check=False, stderr=subprocess.DEVNULL)
+        is_there = (folder / 'out/.metadata').exists()
+        assert not is_there or config(folder / 'out')['epoch'] == 4
+        if injection.n_calls() < at:
+            assert done.returncode == 0 and at > 20
+            break
+        if is_there:
+            continue
+        has_it = at % 2 == 0
+        words = ['--set-value=epoch=5', source] if has_it else [plain]
+        again = weightfs('edit', '--format=dcp', *words, folder / 'out', code=None)
+        if again.code != 0:
+            assert "'meta.pt' in the directory is not what goes with the new checkpoint" in again.error
+            (folder / 'out/meta.pt').unlink()
+            weightfs('edit', '--format=dcp', *words, folder / 'out')
+        assert sorted(os.listdir(folder / 'out')) == ['.metadata', '__0_0.distcp'] + ['meta.pt'] * has_it
+        assert config(folder / 'out')['epoch'] == (5 if has_it else 3)
