@@ -117,7 +117,11 @@ static void put_row(struct table *table, const struct diff_row *row)
     const struct comparison *comparison = &row->comparison;
     const bool has_numbers = comparison->has_content && comparison->has_numbers;
     const bool is_renamed = diff_row_is_renamed(row);
-    const bool is_comparable = comparison->has_content || table->form == TABLE_TABS;
+    const bool has_dtypes =
+        row->a != NULL && row->b != NULL && row->a->dtype != row->b->dtype; /* two */
+    const bool is_comparable =
+        (comparison->has_content && !(has_dtypes && table->form == TABLE_SCREEN)) ||
+        table->form == TABLE_TABS;
     const enum screen_colour colour = row->b == NULL   ? COLOUR_REMOVED
                                       : row->a == NULL ? COLOUR_ADDED
                                                        : COLOUR_CHANGED;

@@ -210,3 +210,11 @@ def test_a_terminal_gets_the_table_and_words_for_what_cannot_be_compared(folder)
     assert lines[-1].startswith('A %s, B %s: 1 only in A, ' % files)
     stat = terminal.screen('diff', '--stat', *files, columns=200, code=EXIT_FOUND).lines
     assert 'renamed' not in stat[0] and 'removed' in stat[0]
+
+
+def test_a_new_dtype_is_named_where_its_column_has_no_room(folder):
+    a = st.write(folder / 'a', {'w': ('F32', [2], st.f32(1, 1e-9)), 'v': ('F32', [2], st.f32(1, 2))})
+    weightfs('convert', '--cast=w:F16', '--format=safetensors', a, folder / 'b')
+    lines = terminal.screen('diff', a, folder / 'b', columns=40, code=EXIT_FOUND).lines
+    assert 'new dtype' in lines[1] + lines[2] and 'no room for' in ' '.join(lines)
+    assert ',changed,' in weightfs('diff', '--csv', a, folder / 'b', code=EXIT_FOUND).stdout
