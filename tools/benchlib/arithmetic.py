@@ -123,6 +123,7 @@ def beside_library(bench, name, code, arguments, ours):
     rows = []
     for _ in range(3):
         theirs = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.splitlines()[-1].split()
+        run(["sync"])  # what the library has left in memory is not written while ours runs
         rows.append((float(theirs[0]), float(theirs[1]), *run_accounted(ours)[1:]))
     theirs, memory, ours_memory, mine = (statistics.median(column) for column in zip(*rows))
     bench.row(name, "%.2f s, %.0f MB" % (theirs, memory), "%.2f s" % mine, "%.2f" % (mine / theirs), "%.0f MB" % ours_memory)
