@@ -13,6 +13,17 @@
 
 /* ---- whole tensors ---- */
 
+/* Checks that the elements of a tensor can be shown in the dtype of the one that it replaces. */
+static int check_dtype(const struct term *t, const struct wfs_tensor *whole)
+{
+    const enum wfs_dtype is = (enum wfs_dtype)whole->dtype,
+                         base = (enum wfs_dtype)term_base(t)->dtype;
+    return is == base || (dtype_is_wide_float(is) && dtype_is_wide_float(base))
+               ? 0
+               : adapter_fail(t->adapter, EINVAL, whole->key, "is %s, and '%s' of the base %s",
+                              wfs_dtype_name(is), wfs_quote(t->key).text, wfs_dtype_name(base));
+}
+
 /* Replaces the tensor of the base, in its dtype. */
 static int replace(struct term *t, const struct wfs_tensor *whole)
 {
@@ -22,8 +33,8 @@ static int replace(struct term *t, const struct wfs_tensor *whole)
     const bool is_resized = !wfs_shape_is_equal(&base->shape, &whole->shape);
     if (base->shape.rank != whole->shape.rank)
         return term_fail_shape(t, whole, "");
-    int code = 0;
-    if (is_resized) {
+    int code = check_dtype(t, whole);
+    if (code == 0 && is_resized) {
         char was[200];
         wfs_shape_format(&(base)->shape, was, sizeof(was));
         char is[200];
@@ -237,6 +248,8 @@ int adapter_terms_take_copy(struct adapter *adapter, struct module *module)
     struct wfs_tensor *base = term_base(&t);
     if (!wfs_shape_is_equal(&base->shape, &copy->shape))
         return term_fail_shape(&t, copy, "");
+    if ((code = check_dtype(&t, copy)) < 0)
+        return code;
     if (adapter->base->computed[t.at] != NULL)
         return adapter_fail(adapter, EINVAL, copy->key,
                             "replaces '%s', which another adapter has changed",

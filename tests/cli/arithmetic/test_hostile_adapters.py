@@ -83,6 +83,16 @@ def test_a_scale_in_the_file_that_is_no_number(folder, leaf, bits, text):
     assert text in weightfs('ls', '--lora=%s' % path, base, code=7).error
 
 
+@pytest.mark.parametrize('key', ['m0.weight', 'm0.base_layer.weight', 'm0.bias'])
+def test_a_whole_tensor_of_another_kind(folder, key):
+    adapter, _ = write(folder, GOOD)
+    base = st.write(folder / 'base.safetensors', {'m0.weight': ('I64', [2, 4], bytes(64)), 'm0.bias': ('F32', [8], bytes(32))})
+    shape, n_bytes = ([8], 64) if 'bias' in key else ([2, 4], 64)
+    st.write(adapter / 'adapter_model.safetensors', {'base_model.model.' + key: ('C64' if 'weight' in key else 'I64', shape, bytes(n_bytes))})
+    error = weightfs('ls', '--lora=%s' % adapter, base, code=7).error
+    assert "is C64, and 'm0.weight' of the base I64" in error or "is I64, and 'm0.bias' of the base F32" in error
+
+
 @pytest.mark.slow
 def test_a_million_keys_are_one_line(folder):
     adapter, base = write(folder, GOOD, n_modules=500000, n_base=1)
