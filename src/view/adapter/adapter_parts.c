@@ -229,6 +229,12 @@ static bool read_key(struct adapter *adapter, const char *key, struct spelling *
 static int add_module(struct adapter *adapter, const struct spelling *s, struct module **ret)
 {
     struct arena *arena = &adapter->base->catalog->arena;
+    struct module *last = adapter->n_modules > 0 ? &adapter->modules[adapter->n_modules - 1] : NULL;
+    if (last != NULL && last->component == s->component &&
+        strncmp(last->typed, s->name, s->n_name) == 0 && last->typed[s->n_name] == '\0') {
+        *ret = last; /* its factors follow each other */
+        return 0;
+    }
     /* Modules of one name in two components are two. */
     const char *typed = arena_print(arena, "%s/%.*s", s->component, (int)s->n_name, s->name);
     const size_t n_before = adapter->names.n_texts;
