@@ -261,17 +261,38 @@ static size_t least_width(const struct table *table, bool cuts_keys)
     return width;
 }
 
-/* Takes the last columns off the screen until the others have room, and notes their headings. */
+/* Takes the last columns off the screen until the others have room. */
 static void drop(struct table *table, bool cuts_keys)
 {
     for (size_t i = table->n_columns; i-- > 0 && least_width(table, cuts_keys) > table->n_screen;) {
         const struct table_column *column = &table->columns[i];
-        if (table->widths[i] == 0 || column->is_key || (column->stays && !cuts_keys))
+        if (!column->is_key && (!column->stays || cuts_keys))
+            table->widths[i] = 0;
+    }
+}
+
+/* Takes columns off the screen until there is room; then those come back that fit into what a wider
+ * one has left. Notes the headings of the others. */
+static void make_room(struct table *table)
+{
+    autofree size_t *widths = calloc(table->n_columns, sizeof(*widths));
+    if (widths == NULL) {
+        strbuf_fail(&table->dropped);
+        return;
+    }
+    memcpy(widths, table->widths, table->n_columns * sizeof(*widths));
+    drop(table, false);
+    drop(table, true);
+    for (size_t i = 0; i < table->n_columns; i++) {
+        if (table->widths[i] == widths[i])
+            continue;
+        table->widths[i] = widths[i];
+        if (least_width(table, false) <= table->n_screen)
             continue;
         table->widths[i] = 0;
-        if (column->heading[0] != '\0')
+        if (table->columns[i].heading[0] != '\0')
             strbuf_printf(&table->dropped, "%s%s", table->dropped.n_bytes > 0 ? ", " : "",
-                          column->heading);
+                          table->columns[i].heading);
     }
 }
 
@@ -478,8 +499,7 @@ int table_print(struct table *table)
         if (table->widths[i] < n_heading)
             table->widths[i] = n_heading;
     }
-    drop(table, false);
-    drop(table, true);
+    make_room(table);
     shrink(table);
     choose_cut(table);
     print_row(table, NULL, false, &has_failed);

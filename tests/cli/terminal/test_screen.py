@@ -81,7 +81,7 @@ def test_files_of_other_programs_fit(columns):
 @pytest.mark.parametrize('columns', [1, 10, 21])
 def test_a_terminal_may_be_very_narrow(small, columns):
     demand_fit(terminal.screen('ls', small, columns=columns), max(columns, 10))
-    assert 'no room for: offset, shape, dtype' in terminal.screen('ls', '-l', small, columns=20).text.replace('\n   ', '')
+    assert 'no room for: dtype, shape, offset' in terminal.screen('ls', '-l', small, columns=20).text.replace('\n   ', '')
 
 
 def test_json_is_left_as_it_is(sources, folder):
@@ -97,7 +97,7 @@ def test_json_is_left_as_it_is(sources, folder):
 def test_columns_without_content_are_not_missed(small):
     assert 'no room' not in terminal.screen('plan', small, columns=40).text
     assert 'class' not in terminal.screen('plan', small, columns=200).lines[0]
-    assert 'no room for: row, certainty, class, shape, dtype' in terminal.screen('plan', '--to=burn', SAMPLE, columns=50).text
+    assert 'no room for: dtype, shape, class, certainty, row' in terminal.screen('plan', '--to=burn', SAMPLE, columns=50).text
 
 
 def test_what_a_line_has_no_room_for_goes_on_in_the_next(folder):
