@@ -195,6 +195,9 @@ static void names_of_a_set_differ_in_the_number(void)
     check(described_is_sibling("1-of-1", "2-of-1"));
     check(described_is_sibling("consolidated.00.pth", "consolidated.07.pth"));
     check(described_is_sibling("x-model_part-0.pt", "x-model_part-1.pt"));
+    check(described_is_sibling(".metadata", "meta.pt"));
+    check(!described_is_sibling("meta.pt", ".metadata"));
+    check(!described_is_sibling(".metadata", "common.pt"));
     check(!described_is_sibling("consolidated.00.pth", "consolidated.00.pt"));
     check(!described_is_sibling("consolidated.00.pth", "consolidated.0x.pth"));
     check(!described_is_sibling("consolidated.pth", "consolidated.pth"));
