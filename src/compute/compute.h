@@ -124,6 +124,10 @@ bool join_is_same(const struct source *one, const struct source *two);
  * tied. -ENOMEM. */
 int compute_tie(struct wfs_tensor *tensors, size_t n);
 
+/* Lets tensors that are not computed show the computations of those that they were tied to. By
+ * tensor, computed has the new ones; NULL: there is none. -ENOMEM. */
+int compute_follow(struct wfs_tensor *tensors, size_t n, struct source *const *computed);
+
 /*
  * Codes of a few bits that are packed in bytes or words, one in each byte: U8, row-major.
  */

@@ -383,3 +383,31 @@ int compute_tie(struct wfs_tensor *tensors, size_t n)
     map_done(&map);
     return code;
 }
+
+static bool is_base(const void *ctx, uint32_t id)
+{
+    const struct twin *twin = ctx;
+    const struct computation *c = twin->tensors[id].stored.source->ctx;
+    return tied_are_same(&c->base, twin->tensor);
+}
+
+int compute_follow(struct wfs_tensor *tensors, size_t n, struct source *const *computed)
+{
+    struct map map = {0};
+    int code = 0;
+    for (size_t i = 0; i < n && code == 0; i++) {
+        if (computed[i] != NULL && computed[i] == tensors[i].stored.source)
+            code = map_add(&map, tied_hash(&((const struct computation *)computed[i]->ctx)->base),
+                           (uint32_t)i);
+    }
+    for (size_t i = 0; i < n && code == 0; i++) {
+        const struct twin twin = {tensors, &tensors[i]};
+        uint32_t id;
+        if (computed[i] != NULL || !map_find(&map, tied_hash(&tensors[i]), is_base, &twin, &id))
+            continue;
+        tensors[i].stored = tensors[id].stored;
+        tensors[i].changes = tensors[id].changes;
+    }
+    map_done(&map);
+    return code;
+}

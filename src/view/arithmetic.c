@@ -453,6 +453,24 @@ static int add_adapter(struct arithmetic *a, const struct rule *rule)
     return adapter_add(&a->base, &request, catalog, config, a->pass->err);
 }
 
+/* A tensor with two names gets what is for one of them, unless a regex has chosen the key. */
+static int add_adapters(struct arithmetic *a)
+{
+    bool can_follow = rule_next(a->pass->view->rules, RULE_LORA) != NULL;
+    int code = 0;
+    for_rules(rule, a->pass->view, RULE_LORA)
+    {
+        code = code < 0 ? code : add_adapter(a, rule);
+        can_follow = can_follow && rule->regex == NULL;
+    }
+    const struct wfs_catalog *catalog = a->pass->catalog;
+    if (code == 0 && can_follow &&
+        (adapter_base_grow(&a->base) < 0 ||
+         compute_follow(catalog->tensors, catalog->n_tensors, a->base.computed) < 0))
+        return wfs_fail_memory(a->pass->err);
+    return code;
+}
+
 /* ---- all ---- */
 
 /* What follows begins with the results, of which those of tied tensors are tied where they are the
@@ -485,10 +503,7 @@ int arithmetic_apply(struct pass *pass, const struct wfs_view_loader *loader)
             code = add_file(&a, rule);
     }
     code = end_stage(&a, code);
-    for_rules(rule, pass->view, RULE_LORA)
-    {
-        code = code < 0 ? code : add_adapter(&a, rule);
-    }
+    code = code < 0 ? code : add_adapters(&a);
     code = end_stage(&a, code);
     return code < 0 ? code : pass->report->has_failed ? wfs_fail_memory(pass->err) : 0;
 }

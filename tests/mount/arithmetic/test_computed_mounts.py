@@ -7,7 +7,7 @@ import subprocess
 import numpy
 import pytest
 
-from wfs_testlib import merging, st
+from wfs_testlib import merging, pth, st
 from wfs_testlib.look import attribute, read_in_pieces
 from wfs_testlib.program import weightfs
 
@@ -166,3 +166,21 @@ def test_codes_times_their_scales_however_they_are_read(mount, folder, dtype):
     assert merging.differences(merging.decode(dtype, exact.shape, whole), exact.astype('<f8'), dtype, exact.astype('<f8')) == 0
     for n_piece, seed in ((4096, 1), (131072, None), (777, 2), (5001, 3)):
         assert read_in_pieces(path_of(mnt, 'x.weight'), n_piece, seed) == whole, n_piece
+
+
+@pytest.mark.parametrize('target, regex', [('model.embed_tokens', ''), ('lm_head', ''), ('lm_head', 'lm_head:')])
+def test_a_tensor_with_two_names_gets_the_factors_of_one(mount, folder, target, regex):
+    """As peft does to a model that ties them, unless the key was chosen."""
+    one = numpy.arange(6, dtype='<f4').reshape(3, 2)
+    value = pth.dictionary(**{'model.embed_tokens.weight': pth.tensor(size=(3, 2), stride=(2, 1)), 'lm_head.weight': pth.tensor(size=(3, 2), stride=(2, 1))})
+    (folder / 'base.pth').write_bytes(pth.checkpoint(value, r0=one.tobytes()))
+    a, b = numpy.array([[1, 2]], '<f4'), numpy.array([[1], [-1], [4]], '<f4')
+    (folder / 'adapter').mkdir()
+    (folder / 'adapter/adapter_config.json').write_text(json.dumps({'peft_type': 'LORA', 'r': 1, 'lora_alpha': 1}))
+    st.write(folder / 'adapter/adapter_model.safetensors', {'base_model.model.%s.lora_%s.weight' % (target, half): ('F32', list(factor.shape), factor.tobytes())
+                                                            for half, factor in (('A', a), ('B', b))})
+    mnt = mount(folder / 'base.pth', 'lora=%s%s' % (regex, folder / 'adapter'))
+    merged, kept = (one + b @ a).tobytes(), one.tobytes()
+    assert (mnt / 'lm_head/weight').read_bytes() == merged
+    assert (mnt / 'model/embed_tokens/weight').read_bytes() == (kept if regex else merged)
+    assert os.stat(mnt / 'lm_head/weight').st_nlink == (1 if regex else 2)
