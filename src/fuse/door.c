@@ -71,8 +71,9 @@ static void unlock(void *lock)
     pthread_mutex_unlock(lock);
 }
 
-void door_enter(struct door *door)
+bool door_enter(struct door *door)
 {
+    bool is_alone;
     pthread_mutex_lock(&door->lock);
     pthread_cleanup_push(unlock, &door->lock);
     while (!is_open(door) && door->n_inside > 0) {
@@ -82,7 +83,9 @@ void door_enter(struct door *door)
             watch(door);
     }
     door->n_inside++;
+    is_alone = !is_open(door);
     pthread_cleanup_pop(1);
+    return is_alone;
 }
 
 void door_leave(struct door *door, bool is_short)

@@ -14,6 +14,8 @@
 #include <weightfs/control.h>
 
 #include <errno.h>
+#include <poll.h>
+#include <sched.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +240,16 @@ static bool is_short(const void *request, ssize_t n_bytes)
     return false;
 }
 
+/* The next short request is near: to sleep and to be woken, on another processor above all, takes
+ * longer than to let others run and to look again. */
+static void look_for_next(int device)
+{
+    enum { N_LOOKS = 100 };
+    struct pollfd found = {.fd = device, .events = POLLIN};
+    for (unsigned i = 0; i < N_LOOKS && poll(&found, 1, 0) == 0; i++)
+        sched_yield();
+}
+
 ssize_t parking_receive(struct parking *parking, int device, void *request, size_t n_room)
 {
     ssize_t n;
@@ -245,7 +257,8 @@ ssize_t parking_receive(struct parking *parking, int device, void *request, size
         n = take_first(parking, request, n_room);
         if (n > 0)
             break;
-        door_enter(&parking->door);
+        if (door_enter(&parking->door))
+            look_for_next(device);
         n = read(device, request, n_room);
         door_leave(&parking->door, is_short(request, n));
     } while (n >= 0 && is_settled(parking, device, request, (size_t)n));

@@ -40,8 +40,9 @@ struct door {
 void door_init(struct door *door);
 void door_done(struct door *door);
 
-/* Returns when the thread should wait at the device. It may be cancelled here. */
-void door_enter(struct door *door);
+/* Returns when the thread should wait at the device, true when only it does: short requests come.
+ * It may be cancelled here. */
+bool door_enter(struct door *door);
 
 /* The thread has left the device. is_short: with a request that is answered from memory as a rule.
  */
