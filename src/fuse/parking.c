@@ -14,9 +14,9 @@
 #include <weightfs/control.h>
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <sched.h>
-#include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
