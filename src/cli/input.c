@@ -216,10 +216,13 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
 
 /* ---- arrays of numpy ---- */
 
-/* Adds a regex that matches the key and no other. */
-static void add_exact(struct strbuf *out, const char *key)
+/* Adds to an option a regex that matches the key and no other. */
+static void add_exact(struct strbuf *out, const char *option, const char *key)
 {
-    strbuf_puts(out, out->bytes[out->n_bytes - 1] == '=' ? "^(?:" : "|");
+    if (out->n_bytes == 0)
+        strbuf_printf(out, "%s=^(?:", option);
+    else
+        strbuf_puts(out, "|");
     for (; *key != '\0'; key++)
         strbuf_printf(out, "%s%c", strchr("\\^$.|?*+()[]{}", *key) != NULL ? "\\" : "", *key);
 }
@@ -233,25 +236,23 @@ static enum exit_code widen(const char *path, struct wfs_catalog *catalog)
     autostrbuf struct strbuf narrow = {0}, wide = {0};
     struct wfs_view_loader loader = {0};
     struct wfs_error err = {0};
-    strbuf_puts(&narrow, "cast=");
-    strbuf_puts(&wide, "keep=");
-    const size_t n_narrow = narrow.n_bytes, n_wide = wide.n_bytes;
     for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
         const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
         const enum wfs_dtype stored = (enum wfs_dtype)tensor->stored.dtype;
         const bool is_float = wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) < 32;
         if (dtype == WFS_F64)
-            add_exact(&wide, tensor->key);
+            add_exact(&wide, "keep", tensor->key);
         else if (is_float && wfs_dtype_bits(stored) < 16)
-            add_exact(&narrow, tensor->key);
+            add_exact(&narrow, "cast", tensor->key);
     }
+    const bool has_narrow = narrow.n_bytes > 0, has_wide = wide.n_bytes > 0;
     strbuf_puts(&narrow, ")$:F32");
     strbuf_puts(&wide, ")$");
     int code = narrow.has_failed || wide.has_failed ? -ENOMEM : wfs_view_new(&view);
-    if (code == 0 && narrow.n_bytes > n_narrow + strlen(")$:F32"))
+    if (code == 0 && has_narrow)
         code = wfs_view_add(view, narrow.bytes, &err);
-    if (code >= 0 && wide.n_bytes > n_wide + strlen(")$"))
+    if (code >= 0 && has_wide)
         code = wfs_view_add(view, wide.bytes, &err);
     if (code >= 0)
         code = wfs_view_add(view, "cast=F32", &err);
