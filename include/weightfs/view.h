@@ -66,6 +66,10 @@ static inline void wfs_view_cleanup(struct wfs_view **view)
  */
 int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err);
 
+/* Shows blocks and floats that are narrower than F32 as F32, but for codes that have scales and
+ * what cannot be cast. As wfs_view_add. */
+int wfs_view_widen(struct wfs_view *view, struct wfs_error *err);
+
 /* Returns two parts as the value of an option has them, such as s/FIRST/SECOND/, malloc'ed; NULL
  * when out of memory. */
 char *wfs_view_pair(const char *first, const char *second);

@@ -139,7 +139,10 @@ static enum exit_code run_cat(const struct args *args)
         return input_read_error(path, tensor, -EIO);
     if (args_has(args, "npy")) {
         if (checkpoint_is_unknown_to_numpy(tensor) && screen_width(STDERR_FILENO) > 0)
-            print_warning(path, tensor->key, "numpy cannot compute with it; --npy=f32 widens it");
+            print_warning(path, tensor->key,
+                          args_value(args, "npy") != NULL
+                              ? "numpy cannot compute with it"
+                              : "numpy cannot compute with it; --npy=f32 widens it");
         exit_code = write_header(tensor, path);
     }
     if (exit_code == EXIT_DONE)
@@ -172,7 +175,7 @@ struct extraction {
     struct glob *globs; /* malloc'ed */
     size_t n_globs;
     int fd; /* of the directory */
-    bool is_overwriting, is_raw;
+    bool is_overwriting, is_raw, is_widened;
     mode_t mode; /* of new files, before what the source grants */
     struct wfs_access access;
     struct progress progress;
@@ -405,10 +408,9 @@ static void report(const struct extraction *extraction)
         printf("extracted %s, %s, to '%s'\n", wfs_count(extraction->n_files, "file").text,
                wfs_count(extraction->n_bytes, "byte").text, wfs_quote(extraction->directory).text);
     if (extraction->n_unknown > 0)
-        receipt_notice(receipt,
-                       "numpy cannot compute with the elements of %s ('<V2', '|V1'): --npy=f32 "
-                       "widens them",
-                       wfs_count(extraction->n_unknown, "file").text);
+        receipt_notice(receipt, "numpy cannot compute with the elements of %s ('<V2', '|V1')%s",
+                       wfs_count(extraction->n_unknown, "file").text,
+                       extraction->is_widened ? "" : ": --npy=f32 widens them");
     if (extraction->n_quantized > 1)
         snprintf(more, sizeof(more), " and %" PRIu64 " more", extraction->n_quantized - 1);
     if (extraction->n_quantized > 0)
@@ -515,6 +517,7 @@ static enum exit_code run_extract(const struct args *args)
                                     .fd = -1,
                                     .is_overwriting = args_has(args, "overwrite"),
                                     .is_raw = is_raw != 0,
+                                    .is_widened = args_value(args, "npy") != NULL,
                                     .mode = destination_mode(),
                                     .access = wfs_catalog_access(catalog)};
     exit_code = extract(&extraction, args);

@@ -216,46 +216,16 @@ enum exit_code input_load(const struct args *args, const char *path, struct wfs_
 
 /* ---- arrays of numpy ---- */
 
-/* Adds to an option a regex that matches the key and no other. */
-static void add_exact(struct strbuf *out, const char *option, const char *key)
-{
-    if (out->n_bytes == 0)
-        strbuf_printf(out, "%s=^(?:", option);
-    else
-        strbuf_puts(out, "|");
-    for (; *key != '\0'; key++)
-        strbuf_printf(out, "%s%c", strchr("\\^$.|?*+()[]{}", *key) != NULL ? "\\" : "", *key);
-}
-
-/* Shows floats that are narrower than F32, and blocks, as F32: those that a cast of all takes, and
- * those that it has to name. */
+/* Shows what is narrower than F32 as F32. */
 static enum exit_code widen(const char *path, struct wfs_catalog *catalog)
 {
     auto_view struct wfs_view *view = NULL;
     auto_report struct wfs_report *report = NULL;
-    autostrbuf struct strbuf narrow = {0}, wide = {0};
-    struct wfs_view_loader loader = {0};
+    const struct wfs_view_loader loader = {0};
     struct wfs_error err = {0};
-    for (size_t i = 0; i < wfs_catalog_n_tensors(catalog); i++) {
-        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
-        const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
-        const enum wfs_dtype stored = (enum wfs_dtype)tensor->stored.dtype;
-        const bool is_float = wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) < 32;
-        if (dtype == WFS_F64)
-            add_exact(&wide, "keep", tensor->key);
-        else if (is_float && wfs_dtype_bits(stored) < 16)
-            add_exact(&narrow, "cast", tensor->key);
-    }
-    const bool has_narrow = narrow.n_bytes > 0, has_wide = wide.n_bytes > 0;
-    strbuf_puts(&narrow, ")$:F32");
-    strbuf_puts(&wide, ")$");
-    int code = narrow.has_failed || wide.has_failed ? -ENOMEM : wfs_view_new(&view);
-    if (code == 0 && has_narrow)
-        code = wfs_view_add(view, narrow.bytes, &err);
-    if (code >= 0 && has_wide)
-        code = wfs_view_add(view, wide.bytes, &err);
-    if (code >= 0)
-        code = wfs_view_add(view, "cast=F32", &err);
+    int code = wfs_view_new(&view);
+    if (code == 0)
+        code = wfs_view_widen(view, &err);
     if (code >= 0)
         code = wfs_view_apply(view, catalog, &loader, &report, &err);
     if (code == -ENOMEM)

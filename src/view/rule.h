@@ -84,6 +84,7 @@ struct wfs_view {
     enum direction from, to;
     enum collision collision;
     bool is_partial, is_strict;
+    bool is_widening; /* its casts are for blocks and floats narrower than F32 */
     char *like, *lora_part;
     double lora_alpha; /* NAN: not said */
     bool has_gptq_v2;

@@ -87,22 +87,35 @@ static int permute_dims(const struct pass *pass, const struct rule *rule, struct
     return note_turned(pass, rule, item);
 }
 
+/* Returns whether widening is for the item: what it shows is narrow, and has a value as it is. */
+static bool is_narrow(const struct item *item)
+{
+    const enum wfs_dtype dtype = (enum wfs_dtype)item->tensor.dtype;
+    return wfs_dtype_has_blocks(dtype) ||
+           (wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) < 32 &&
+            cast_is_possible((enum wfs_dtype)item->tensor.stored.dtype, WFS_F32));
+}
+
 /* Returns whether a cast is for the item, and notes what is odd about that. */
-static bool is_for_cast(const struct rule *rule, struct item *item)
+static bool is_for_cast(const struct pass *pass, const struct rule *rule, struct item *item)
 {
     const enum wfs_dtype stored = (enum wfs_dtype)item->tensor.stored.dtype;
     const bool is_wide = dtype_is_wide_float(stored);
     const bool is_named = rule->regex != NULL;
-    if (item->is_kept || item->tensor.dtype == rule->dtype)
+    const bool is_widening = pass->view->is_widening;
+    if (item->is_kept || item->tensor.dtype == rule->dtype || (is_widening && !is_narrow(item)))
         return false;
     if (!is_named && wfs_dtype_has_blocks(rule->dtype) && item->tensor.shape.rank < 2)
         return false; /* biases and norms */
-    if (!is_named && (item->has_codes || item->has_scale))
+    const bool has_scales = item->has_codes || item->has_scale;
+    if (!is_named && has_scales)
         item->oddities |= LEFT_CODES;
-    else if (!is_named && wfs_dtype_kind(stored) == WFS_KIND_FLOAT && !is_wide)
+    else if (!is_named && !is_widening && wfs_dtype_kind(stored) == WFS_KIND_FLOAT && !is_wide)
         item->oddities |= LEFT_NARROW;
     else if (item->has_codes)
         item->oddities |= CAST_SCALE;
+    if (is_widening)
+        return !has_scales;
     return is_named || ((is_wide || wfs_dtype_has_blocks(stored)) && !item->has_codes);
 }
 
@@ -161,7 +174,7 @@ static int cast(const struct pass *pass, const struct rule *rule, struct item *i
     const bool has_blocks = wfs_dtype_has_blocks(stored);
     const bool makes_blocks = wfs_dtype_has_blocks(rule->dtype);
     const enum wfs_dtype numbers = makes_blocks ? WFS_F32 : rule->dtype;
-    if (!is_for_cast(rule, item))
+    if (!is_for_cast(pass, rule, item))
         return 0;
     if (item->has_scale)
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),

@@ -337,6 +337,12 @@ int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err)
     return code < 0 ? wfs_fail(err, inner.code, "%s: %s", option->public.name, inner.text) : 1;
 }
 
+int wfs_view_widen(struct wfs_view *view, struct wfs_error *err)
+{
+    view->is_widening = true;
+    return wfs_view_add(view, "cast=F32", err);
+}
+
 bool wfs_view_joins(const struct wfs_view *view)
 {
     return rule_next(view->rules, RULE_JOIN) != NULL;

@@ -295,3 +295,27 @@ def test_npy_f32_widens_every_float_that_numpy_lacks(folder, options):
         array = numpy.load(folder / 'out' / (name.replace('.', '/') + '.npy'))
         assert array.dtype == {'F64': '<f8', 'I8': '|i1'}.get(dtype, '<f4') and array.tolist() == expected, key
         assert weightfs('cat', '--npy=f32', *options, path, name).raw == (folder / 'out' / (name.replace('.', '/') + '.npy')).read_bytes()
+
+
+def test_npy_f32_leaves_what_has_no_value_of_its_own(folder):
+    """Codes with scales and elements of 4 bits stay as they are, for which nothing else is refused."""
+    path = st.write(folder / 'm.safetensors', {'l.weight': ('F8_E4M3', [2], b'\x38\x40'), 'l.weight_scale_inv': ('F32', [1], st.f32(2)),
+                                               'f': ('F4', [2], b'\x12'), 'b': ('BF16', [1], b'\x80\x3f')})
+    found = weightfs('extract', '--npy=f32', path, '*', '-d', folder / 'out', has_notices=True)
+    assert "compute with the elements of 2 files ('<V2', '|V1')\n" in found.stdout and 'l.weight: a cast does not apply scales' in found.error
+    assert numpy.load(folder / 'out' / 'b.npy').tolist() == [1]
+    assert numpy.load(folder / 'out' / 'l' / 'weight.npy').tobytes() == b'\x38\x40'
+    assert weightfs('cat', '--npy=f32', path, 'b', has_notices=True).raw == (folder / 'out' / 'b.npy').read_bytes()
+
+
+@pytest.mark.parametrize('dtype', ['F8_E4M3', 'F64'])
+def test_npy_f32_takes_any_number_of_tensors(folder, dtype):
+    data = {'F8_E4M3': b'\x38', 'F64': numpy.float64(1).tobytes()}[dtype]
+    path = st.write(folder / 'm.safetensors', {'model.layers.%d.mlp.experts.down_proj.weight' % i: (dtype, [1], data) for i in range(2000)})
+    assert weightfs('cat', '--npy=f32', path, 'model.layers.7.mlp.experts.down_proj.weight').raw.endswith(
+        {'F8_E4M3': numpy.float32(1).tobytes(), 'F64': data}[dtype])
+
+
+def test_npy_f32_keeps_the_integers_of_a_cast(folder):
+    path = st.write(folder / 'm.safetensors', {'a': ('F32', [2], st.f32(1.5, -2.25))})
+    assert weightfs('cat', '--npy=f32', '--cast=a:I8', path, 'a').raw == weightfs('cat', '--npy', '--cast=a:I8', path, 'a').raw
