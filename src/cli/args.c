@@ -317,10 +317,13 @@ static enum exit_code parse_option(struct args *args, const char *name, char ***
     const char *value = name[n_name] == '=' ? name + n_name + 1 : NULL;
     if (option.argument == NULL && value != NULL)
         return fail(args, "this option takes no value:", text);
+    const size_t n_joined = args->n_joined;
     if (settings_needs_value(option.argument) && value == NULL) {
         value = following(args, &option, word);
         args->taker = text;
         args->taken = value;
+        if (value == NULL && args->n_joined > n_joined)
+            return print_memory(NULL);
         if (value == NULL)
             return print_error(EXIT_USAGE, NULL,
                                "missing value of option '%s': %s; see 'weightfs %s --help'",

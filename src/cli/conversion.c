@@ -241,14 +241,15 @@ static enum exit_code fail_edit(const struct editing *editing, const char *key,
                        suggestion_of_keys(editing->of, key, true).text);
 }
 
-/* Cuts "KEY=TEXT" at its first '='. key is malloc'ed, NULL when out of memory or without a '='. */
+/* Cuts "KEY=TEXT" at its first '='; NULL: it has none. key is malloc'ed, NULL without memory. */
 static const char *split(const char *value, char **ret_key)
 {
     const char *sign = strchr(value, '=');
-    *ret_key = sign == NULL || sign == value ? NULL : strndup(value, (size_t)(sign - value));
-    if (*ret_key == NULL)
+    if (sign == NULL || sign == value)
         return NULL;
-    wfs_unescape(*ret_key);
+    *ret_key = strndup(value, (size_t)(sign - value));
+    if (*ret_key != NULL)
+        wfs_unescape(*ret_key);
     return sign + 1;
 }
 
@@ -344,6 +345,8 @@ static enum exit_code apply_pair(struct editing *editing, const struct args_give
     autofree char *key = NULL;
     struct wfs_error err = {0};
     const char *value = split(given->value, &key);
+    if (value != NULL && key == NULL)
+        return print_memory(NULL);
     const char *problem = value == NULL ? pair->form : *value == '\0' ? pair->no_value : NULL;
     if (problem != NULL)
         return print_error(EXIT_USAGE, NULL, "--%s '%s': %s", given->name,

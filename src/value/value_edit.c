@@ -296,8 +296,11 @@ static const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLO
 static json_t *parse(struct editing *editing, const char *text, size_t n_bytes)
 {
     json_error_t error;
+    errno = 0;
     json_t *json = json_loadb(text, n_bytes, flags, &error);
-    if (json == NULL)
+    if (json == NULL && errno == ENOMEM)
+        wfs_fail_memory(editing->err);
+    else if (json == NULL)
         wfs_fail(editing->err, EBADMSG, "'%s': line %d, column %d: %s",
                  wfs_quote(editing->file).text, error.line, error.column,
                  wfs_prose(error.text).text);
@@ -314,8 +317,11 @@ int value_edit(struct graph *graph, struct value_old old, const char *file, cons
         *ret_id = old.id;
         return 0;
     }
+    errno = 0;
     if (old.id != 0 && !old.text->is_cut)
         was = json_loadb(old.text->bytes, old.text->n_bytes, flags, NULL);
+    if (old.id != 0 && was == NULL && errno == ENOMEM)
+        return wfs_fail_memory(err);
     if (old.id != 0 && was == NULL)
         return wfs_fail(err, EBADMSG,
                         "'%s': JSON cannot describe the old value, so it cannot be changed",

@@ -510,7 +510,10 @@ static int read_state(const struct weight *w, const struct wfs_tensor *tensor, s
         return wfs_fail_memory(w->d->pass->err);
     if (wfs_tensor_read(tensor, 0, text, (size_t)tensor->n_bytes) != (ssize_t)tensor->n_bytes)
         return fail(w, "its quant_state cannot be read");
+    errno = 0;
     json_t *json = json_loadb(text, (size_t)tensor->n_bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (json == NULL && errno == ENOMEM)
+        return wfs_fail_memory(w->d->pass->err);
     const json_t *shape = json_object_get(json, "shape");
     const json_int_t n_block = json_integer_value(json_object_get(json, "blocksize"));
     const json_int_t n_nested = json_integer_value(json_object_get(json, "nested_blocksize"));

@@ -114,8 +114,9 @@ static int read_rules(struct wfs_view *view, const char *path, struct wfs_error 
     if (code < 0)
         return code;
     json_error_t where;
+    errno = 0;
     cleanup(free_json) json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
-    if (json == NULL && json_error_code(&where) == json_error_out_of_memory)
+    if (json == NULL && errno == ENOMEM)
         return wfs_fail_memory(err);
     if (json == NULL)
         return fail_syntax(&r, &where);

@@ -113,8 +113,9 @@ static int parse(const char *bytes, size_t n_bytes, struct arena *arena,
                  const struct wfs_text **ret, struct wfs_error *err)
 {
     json_error_t error;
+    errno = 0;
     json_t *root = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
+    if (root == NULL && errno == ENOMEM)
         return wfs_fail_memory(err);
     if (root == NULL)
         return wfs_fail(err, EBADMSG, ".weightfs/metadata.json: line %d, column %d: %s", error.line,

@@ -294,7 +294,10 @@ int adapter_config_read(struct adapter *adapter, const char *text)
     if (text == NULL)
         return guess_form(adapter);
     json_error_t where;
+    errno = 0;
     c->json = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    if (c->json == NULL && errno == ENOMEM)
+        return wfs_fail_memory(adapter->err);
     if (c->json == NULL)
         return fail_config(adapter, EBADMSG,
                            "line %d, column %d is not JSON (which has no Infinity and NaN)",
@@ -319,9 +322,11 @@ int adapter_config_take_metadata(struct adapter *adapter, const char *component)
     json_t *value;
     if (text == NULL)
         return 0;
+    errno = 0;
     json_t *all = json_loads(text->value, JSON_REJECT_DUPLICATES, NULL);
+    bool is_full = all == NULL && errno == ENOMEM;
     c->json = json_object();
-    bool is_full = c->json == NULL;
+    is_full = is_full || c->json == NULL;
     json_object_foreach(all, key, value)
     {
         if (strncmp(key, component, n_prefix) == 0 && key[n_prefix] == '.')
