@@ -30,7 +30,8 @@ struct directory_files {
 };
 
 struct directory_functions {
-    const char *companion; /* name of a file that is read with those of the directory */
+    const char *const *beside; /* names of files that go with those of the directory, NULL at the
+                                  end; the first is read with them */
     /*
      * Lays the catalog out in files with at most max_bytes of tensors each, unless one has more; 0:
      * in one file. done is due in any case. Errors as those of a plan of one file.

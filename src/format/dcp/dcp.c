@@ -307,17 +307,18 @@ static int fail_unfinished(const struct names *names, struct wfs_error *err)
                           "last: the save was not finished, or not all of it was copied");
 }
 
+static const char *const beside[] = {DCP_COMPANION, "common.pt", "metadata.json", NULL};
+
 /* Notes the files without which Megatron-core or Lightning cannot load the checkpoint. directory
  * -1: a URL, beside which only that of Lightning is known. */
 static int add_beside(int directory, const char *folder, struct wfs_catalog *catalog)
 {
-    static const char *const beside[] = {"common.pt", "metadata.json"};
-    enum { N_BESIDE = sizeof(beside) / sizeof(*beside) };
+    enum { N_BESIDE = sizeof(beside) / sizeof(*beside) - 1 };
     struct catalog_own *own = catalog->own;
-    own->beside = arena_calloc(&catalog->arena, N_BESIDE + 1, sizeof(*own->beside));
+    own->beside = arena_calloc(&catalog->arena, N_BESIDE, sizeof(*own->beside));
     if (own->beside != NULL && own->companion.source != NULL)
         own->beside[own->n_beside++] = own->companion.source;
-    for (size_t i = 0; own->beside != NULL && directory >= 0 && i < N_BESIDE; i++) {
+    for (size_t i = 1; own->beside != NULL && directory >= 0 && i < N_BESIDE; i++) {
         struct source *source;
         autofree char *path = NULL;
         if (asprintf(&path, "%s%s", folder, beside[i]) < 0) {
@@ -412,9 +413,9 @@ int dcp_load_url(struct source *source, const struct load_context *context,
     }
     const struct dcp_reading begun = {
         .context = context, .folder = folder, .directory = -1, .err = err};
-    autofree char *beside = NULL;
-    if (url_below(remote_source_url(source), DCP_COMPANION, &beside, NULL) == 0)
-        remote_source_open_early(context->remote, beside);
+    autofree char *companion = NULL;
+    if (url_below(remote_source_url(source), DCP_COMPANION, &companion, NULL) == 0)
+        remote_source_open_early(context->remote, companion);
     auto_catalog struct wfs_catalog *catalog = NULL;
     const int code = load_described(&begun, whole, 1, source, &catalog);
     if (code < 0)
@@ -640,7 +641,7 @@ static int read_back(const struct directory *directory, const struct directory_f
 }
 
 static const struct directory_functions directory_functions = {
-    .companion = DCP_COMPANION,
+    .beside = beside,
     .plan = dcp_plan_make,
     .done = dcp_plan_done,
     .name = dcp_plan_name,

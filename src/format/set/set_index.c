@@ -277,7 +277,7 @@ static int check_companion(const struct wfs_shards *set, const struct outfile *i
                            struct wfs_error *err)
 {
     const int directory = outfile_directory(index);
-    const char *name = set->kind->companion;
+    const char *name = set->kind->beside[0];
     for (size_t i = 0; i < set->n_shards; i++) {
         const struct shard *shard = &set->shards[i];
         if (shard->is_beside && strcmp(shard->name, name) == 0)

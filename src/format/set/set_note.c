@@ -242,6 +242,15 @@ static bool may_remove(const struct note *note, const char *name)
            !kept_indexes_name(&note->kept, name);
 }
 
+/* Returns whether it goes with the files of a directory. */
+static bool is_beside(const struct directory_functions *kind, const char *name)
+{
+    size_t i = 0;
+    while (kind->beside[i] != NULL && strcmp(kind->beside[i], name) != 0)
+        i++;
+    return kind->beside[i] != NULL;
+}
+
 /* Removes the file, or link, with the mark; without one, a regular file of the user. */
 static int remove_file(const struct note *note, const char *name, struct mark mark,
                        struct wfs_error *err)
@@ -265,9 +274,8 @@ static int clear_line(const struct note *note, const char *line, struct wfs_erro
     char temporary[WFS_OUTPUT_NAME_MAX];
     struct mark mark = {0};
     const bool is_new = strncmp(line, "new ", 4) == 0;
-    const bool is_companion =
-        is_new && note->kind != NULL && strcmp(line + 4, note->kind->companion) == 0;
-    if (is_companion || (is_new && may_remove(note, line + 4))) {
+    if (is_new &&
+        ((note->kind != NULL && is_beside(note->kind, line + 4)) || may_remove(note, line + 4))) {
         wfs_output_temporary(line + 4, temporary);
         return kept_indexes_name(&note->kept, temporary)
                    ? 0
