@@ -267,7 +267,9 @@ static enum exit_code print_info(const struct summary *info, const struct args *
     print_field("container:", wfs_catalog_container(info->catalog)->name);
     print_field("writer:", summary_writer(info->catalog));
     model_config_put(NULL, info->catalog);
-    if (is_screen)
+    if (is_screen && info->all.n_elems < 1000)
+        printf("parameters: %" PRIu64 "\n", info->all.n_elems);
+    else if (is_screen)
         printf("parameters: %s (%" PRIu64 ")\n", amount_of_count(info->all.n_elems).text,
                info->all.n_elems);
     printf("tensors:    %" PRIu64 "\n", info->all.n_tensors);
