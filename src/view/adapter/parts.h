@@ -103,11 +103,7 @@ struct adapter {
     const struct wfs_tensor *vera_a, *vera_b; /* of all modules */
     size_t n_pairs;                           /* that were applied */
     double least_rank, most_rank, least_scale, most_scale;
-    struct { /* of the last step; those of most are the same */
-        double scale;
-        bool is_normalised;
-        const char *product, *formula, *text, *change; /* NULL: not yet */
-    } said;
+    const char *formula, *text, *change; /* of the last step; those of most are the same */
     struct wfs_error *err;
 };
 

@@ -118,37 +118,26 @@ int term_add_step(struct term *t, const char *formula)
     const int code = check_computation(t);
     if (code < 0)
         return code;
-    if (a->said.formula != formula || a->said.change == NULL) {
+    if (a->formula == NULL || strcmp(a->formula, formula) != 0) {
         struct arena *arena = &a->base->catalog->arena;
         const struct wfs_quoted name = wfs_quote(a->name);
-        if (a->said.formula != formula)
-            a->said.product = NULL;
-        a->said.formula = formula;
-        a->said.text = arena_print(arena, "%s (%s)", formula, name.text);
-        a->said.change = arena_print(arena, "lora %s (%s)", name.text, formula);
+        a->text = arena_print(arena, "%s (%s)", formula, name.text);
+        a->change = arena_print(arena, "lora %s (%s)", name.text, formula);
+        a->formula = arena_copy(arena, formula, strlen(formula));
     }
-    if (a->said.text == NULL || a->said.change == NULL ||
-        adapter_base_add(a->base, t->at, t->is_batch, &t->step, a->said.text, a->said.change) < 0)
+    if (a->formula == NULL || a->text == NULL || a->change == NULL ||
+        adapter_base_add(a->base, t->at, t->is_batch, &t->step, a->text, a->change) < 0)
         return wfs_fail_memory(a->err);
     a->n_pairs++;
     return 0;
 }
 
 /* "+ 2 * B A" */
-const char *term_formula(const struct term *t, const char *product)
+const char *term_formula(struct term *t, const char *product)
 {
-    struct adapter *a = t->adapter;
-    const bool is_normalised = step_has(&t->step.vector);
-    if (a->said.product != product || a->said.scale != t->scale ||
-        a->said.is_normalised != is_normalised) {
-        a->said.product = product;
-        a->said.scale = t->scale;
-        a->said.is_normalised = is_normalised;
-        a->said.change = NULL;
-        a->said.formula = arena_print(&a->base->catalog->arena, "+ %.6g * %s%s", t->scale, product,
-                                      is_normalised ? ", normalised" : "");
-    }
-    return a->said.formula != NULL ? a->said.formula : "";
+    snprintf(t->formula, sizeof(t->formula), "+ %.6g * %s%s", t->scale, product,
+             step_has(&t->step.vector) ? ", normalised" : "");
+    return t->formula;
 }
 
 void term_note_scale(struct term *t)

@@ -18,6 +18,7 @@ struct term {
     bool is_batch;   /* of experts */
     double rank, scale;
     struct compute_step step;
+    char formula[120];
 };
 
 static inline struct wfs_tensor *term_base(const struct term *t)
@@ -68,7 +69,7 @@ int term_find_scale(struct term *t, uint64_t rank);
 int term_check_rank(const struct term *t, const struct wfs_tensor *factor, uint64_t rank);
 
 /* "+ 2 * B A" */
-const char *term_formula(const struct term *t, const char *product);
+const char *term_formula(struct term *t, const char *product);
 
 /* Adds the step to the tensor, with a formula and a note of it. */
 int term_add_step(struct term *t, const char *formula);
