@@ -120,13 +120,19 @@ const struct wfs_tensor *join_first(const struct source *source);
 /* Returns whether both are joined from the same parts. */
 bool join_is_same(const struct source *one, const struct source *two);
 
-/* Lets tensors that are made of tied ones in the same way show the same source, so that they are
- * tied. -ENOMEM. */
-int compute_tie(struct wfs_tensor *tensors, size_t n);
+/* Pairs of computed tensors that were tied: how many, and the positions of the first. */
+struct compute_untied {
+    size_t n, one, two;
+};
 
-/* Lets tensors that are not computed show the computations of those that they were tied to. By
- * tensor, computed has the new ones; NULL: there is none. -ENOMEM. */
-int compute_follow(struct wfs_tensor *tensors, size_t n, struct source *const *computed);
+/*
+ * Lets tensors that are made of tied ones in the same way show the same source, so that they are
+ * tied. computed: the new computations by tensor, NULL: of this one, or all, there is none; pairs
+ * that they part are counted in *ret. follows: what is not computed shows the new computation of a
+ * tensor that it was tied to. -ENOMEM.
+ */
+int compute_tie(struct wfs_tensor *tensors, size_t n, struct source *const *computed, bool follows,
+                struct compute_untied *ret);
 
 /*
  * Codes of a few bits that are packed in bytes or words, one in each byte: U8, row-major.

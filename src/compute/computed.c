@@ -349,6 +349,7 @@ static bool are_same_computations(const struct source *one, const struct source 
 
 struct twin {
     const struct wfs_tensor *tensors, *tensor;
+    struct source *const *computed;
 };
 
 static bool is_twin(const void *ctx, uint32_t id)
@@ -361,52 +362,52 @@ static bool is_twin(const void *ctx, uint32_t id)
             join_is_same(a->stored.source, b->stored.source));
 }
 
-int compute_tie(struct wfs_tensor *tensors, size_t n)
+/* Returns what it is made of, of which ties are found; NULL: it is stored. */
+static const struct wfs_tensor *made_of(const struct wfs_tensor *tensor)
+{
+    const struct source *source = tensor->stored.source;
+    return is_computation(source) ? &((const struct computation *)source->ctx)->base
+                                  : join_first(source);
+}
+
+/* Returns whether it is a new computation of the tensor of the twin. */
+static bool is_made_of(const void *ctx, uint32_t id)
+{
+    const struct twin *twin = ctx;
+    const struct wfs_tensor *made = &twin->tensors[id];
+    return twin->computed[id] != NULL && twin->computed[id] == made->stored.source &&
+           tied_are_same(made_of(made), twin->tensor);
+}
+
+int compute_tie(struct wfs_tensor *tensors, size_t n, struct source *const *computed, bool follows,
+                struct compute_untied *ret)
 {
     struct map map = {0};
     int code = 0;
     for (size_t i = 0; i < n && code == 0; i++) {
-        const struct source *source = tensors[i].stored.source;
-        const struct wfs_tensor *first = is_computation(source)
-                                             ? &((const struct computation *)source->ctx)->base
-                                             : join_first(source);
-        const struct twin twin = {tensors, &tensors[i]};
+        const struct wfs_tensor *first = made_of(&tensors[i]);
+        const struct twin twin = {tensors, &tensors[i], computed};
+        const struct twin base = {tensors, first, computed};
         uint32_t id;
         if (first == NULL)
             continue;
         const uint64_t hash = tied_hash(first);
-        if (map_find(&map, hash, is_twin, &twin, &id))
+        if (map_find(&map, hash, is_twin, &twin, &id)) {
             tensors[i].stored = tensors[id].stored;
-        else
-            code = map_add(&map, hash, (uint32_t)i);
-    }
-    map_done(&map);
-    return code;
-}
-
-static bool is_base(const void *ctx, uint32_t id)
-{
-    const struct twin *twin = ctx;
-    const struct computation *c = twin->tensors[id].stored.source->ctx;
-    return tied_are_same(&c->base, twin->tensor);
-}
-
-int compute_follow(struct wfs_tensor *tensors, size_t n, struct source *const *computed)
-{
-    struct map map = {0};
-    int code = 0;
-    for (size_t i = 0; i < n && code == 0; i++) {
-        if (computed[i] != NULL && computed[i] == tensors[i].stored.source)
-            code = map_add(&map, tied_hash(&((const struct computation *)computed[i]->ctx)->base),
-                           (uint32_t)i);
-    }
-    for (size_t i = 0; i < n && code == 0; i++) {
-        const struct twin twin = {tensors, &tensors[i]};
-        uint32_t id;
-        if (computed[i] != NULL || !map_find(&map, tied_hash(&tensors[i]), is_base, &twin, &id))
             continue;
-        tensors[i].stored = tensors[id].stored;
-        tensors[i].changes = tensors[id].changes;
+        }
+        if (computed != NULL && computed[i] != NULL &&
+            map_find(&map, hash, is_made_of, &base, &id) && ret->n++ == 0)
+            *ret = (struct compute_untied){1, id, i};
+        code = map_add(&map, hash, (uint32_t)i);
+    }
+    for (size_t i = 0; i < n && code == 0 && follows; i++) {
+        const struct twin twin = {tensors, &tensors[i], computed};
+        uint32_t id;
+        if (computed[i] == NULL && map_find(&map, tied_hash(&tensors[i]), is_made_of, &twin, &id)) {
+            tensors[i].stored = tensors[id].stored;
+            tensors[i].changes = tensors[id].changes;
+        }
     }
     map_done(&map);
     return code;

@@ -35,6 +35,7 @@ struct arithmetic {
     struct adapter_base base;
     struct other *others;
     size_t n_others, n_room;
+    bool follows; /* what is computed for one name of a tensor is for all */
 };
 
 static void arithmetic_done(struct arithmetic *a)
@@ -463,11 +464,7 @@ static int add_adapters(struct arithmetic *a)
         code = code < 0 ? code : add_adapter(a, rule);
         can_follow = can_follow && rule->regex == NULL;
     }
-    const struct wfs_catalog *catalog = a->pass->catalog;
-    if (code == 0 && can_follow &&
-        (adapter_base_grow(&a->base) < 0 ||
-         compute_follow(catalog->tensors, catalog->n_tensors, a->base.computed) < 0))
-        return wfs_fail_memory(a->pass->err);
+    a->follows = can_follow;
     return code;
 }
 
@@ -477,10 +474,18 @@ static int add_adapters(struct arithmetic *a)
  * same. */
 static int end_stage(struct arithmetic *a, int code)
 {
-    if (code == 0 && compute_tie(a->pass->catalog->tensors, a->pass->catalog->n_tensors) < 0)
+    struct wfs_tensor *tensors = a->pass->catalog->tensors;
+    struct compute_untied untied = {0};
+    if (code == 0 &&
+        (adapter_base_grow(&a->base) < 0 || compute_tie(tensors, a->pass->catalog->n_tensors,
+                                                        a->base.computed, a->follows, &untied) < 0))
         return wfs_fail_memory(a->pass->err);
     memset(a->base.computed, 0, a->base.n_computed * sizeof(*a->base.computed));
-    return code;
+    return code < 0 || untied.n == 0
+               ? code
+               : pass_warn(a->pass, tensors[untied.two].key,
+                           "is not tied to '%s' any more%s: what is added to the two differs",
+                           wfs_quote(tensors[untied.one].key).text, pass_more(untied.n).text);
 }
 
 int arithmetic_apply(struct pass *pass, const struct wfs_view_loader *loader)

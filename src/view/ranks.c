@@ -334,7 +334,7 @@ int ranks_join(struct pass *pass, const struct wfs_view_loader *loader)
     code = code < 0 ? code : add_rest(&ranks);
     if (code < 0)
         return code;
-    if (compute_tie(pass->catalog->tensors, pass->catalog->n_tensors) < 0)
+    if (compute_tie(pass->catalog->tensors, pass->catalog->n_tensors, NULL, false, NULL) < 0)
         return wfs_fail_memory(pass->err);
     char text[WFS_ERROR_TEXT_MAX];
     const bool is_stage = ranks.back[0] == '_' && strchr("0123456789", ranks.back[1]) != NULL;
