@@ -15,7 +15,6 @@
 
 #include <zlib.h>
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -105,7 +104,6 @@ void wfs_layout_free(struct wfs_layout *layout)
         return;
     source_free(layout->made);
     arena_done(&layout->arena);
-    free(layout->header);
     free(layout->segments);
     free(layout);
 }
@@ -245,14 +243,18 @@ const struct layout_segment *layout_segment_at(const struct wfs_layout *layout, 
 }
 
 /* Fills at most n_bytes of buf from the segment, offset bytes into it. */
-static ssize_t read_segment(const struct wfs_io *io, const struct layout_segment *segment,
-                            uint64_t offset, void *buf, size_t n_bytes)
+static ssize_t read_segment(const struct wfs_io *io, const struct wfs_layout *layout,
+                            const struct layout_segment *segment, uint64_t offset, void *buf,
+                            size_t n_bytes)
 {
     if (segment->tensor != NULL)
         return wfs_tensor_read_for(io, segment->tensor, offset, buf, n_bytes);
     const uint64_t n_left = segment->n_bytes - offset;
     const size_t n = n_bytes < n_left ? n_bytes : (size_t)n_left;
-    assert(segment->bytes != NULL);
+    if (segment->bytes == NULL) {
+        const int code = layout->make(layout, offset, buf, n);
+        return code < 0 ? code : (ssize_t)n;
+    }
     memcpy(buf, (const char *)segment->bytes + offset, n);
     if (segment->crc == NULL || segment->crc_offset >= offset + n ||
         segment->crc_offset + sizeof(uint32_t) <= offset)
@@ -289,7 +291,7 @@ ssize_t wfs_layout_read(const struct wfs_io *io, const struct wfs_layout *layout
         }
         if (n_done == n_bytes)
             break;
-        const ssize_t n = read_segment(io, segment, offset + n_done - segment->offset,
+        const ssize_t n = read_segment(io, layout, segment, offset + n_done - segment->offset,
                                        (char *)buf + n_done, n_bytes - n_done);
         if (n < 0)
             return n;

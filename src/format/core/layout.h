@@ -21,11 +21,11 @@ struct layout_crc {
     _Atomic uint64_t known; /* 2^32 more than the CRC; 0: not computed yet */
 };
 
-/* Either bytes in the arena or the whole content of a tensor. */
+/* Either bytes in the arena, bytes that `make` makes, or the whole content of a tensor. */
 struct layout_segment {
     uint64_t offset, n_bytes;
     const struct wfs_tensor *tensor; /* NULL: bytes */
-    const void *bytes;
+    const void *bytes;               /* NULL: they are made */
     struct layout_crc *crc; /* stored in the bytes at crc_offset; NULL: none */
     uint32_t crc_offset;
 };
@@ -38,7 +38,9 @@ struct wfs_layout {
     struct layout_segment *segments; /* malloc'ed */
     size_t n_segments, n_room;
     uint64_t n_bytes;
-    char *header;        /* malloc'ed, bytes of a segment; NULL: none, or it was saved */
+    /* Makes bytes of the first segment, from an offset in it on; by any thread. -ENOMEM. */
+    int (*make)(const struct wfs_layout *layout, uint64_t offset, char *buf, size_t n_bytes);
+    const void *plan;    /* what they are made from, in the arena */
     struct source *made; /* bytes that are made of tensors; owned, NULL: there are none */
     /* All tensors in the order of the file, in the arena; NULL: in the order of the catalog. */
     const struct wfs_tensor **order;

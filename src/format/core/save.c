@@ -595,18 +595,12 @@ static bool is_stopped(void *ctx)
 }
 
 /* A checksum needs all of a tensor between two writes: reads ask about progress, too. */
-int save_emit(struct wfs_layout *layout, const struct wfs_save_options *options,
+int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
               struct outfile *outfile, struct wfs_error *err)
 {
     struct save save = {.layout = layout, .options = options, .outfile = outfile, .err = err};
     save.io = (struct wfs_io){.is_stopped = is_stopped, .ctx = &save, .team = options->team};
-    const int code = emit(&save);
-    if (code == 0 && layout->header != NULL) {
-        free(layout->header);
-        layout->header = NULL;
-        layout->segments[0].bytes = NULL;
-    }
-    return code;
+    return emit(&save);
 }
 
 static int run(struct wfs_layout *layout, const struct wfs_save_options *options,

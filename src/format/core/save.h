@@ -40,8 +40,8 @@ static inline int save_tell_progress(const struct wfs_save_options *options, uin
     return options->progress == NULL ? 0 : options->progress(options->ctx, n_done, n_total);
 }
 
-/* Writes the whole layout to the outfile, once: it lets go of its header. */
-int save_emit(struct wfs_layout *layout, const struct wfs_save_options *options,
+/* Writes the whole layout to the outfile. */
+int save_emit(const struct wfs_layout *layout, const struct wfs_save_options *options,
               struct outfile *outfile, struct wfs_error *err);
 
 /* -EIO when a source that the layout reads is no longer what it was. */

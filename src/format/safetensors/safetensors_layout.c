@@ -26,26 +26,43 @@ static int compare_tensors(const void *a, const void *b)
     return x->dtype != y->dtype ? (int)y->dtype - (int)x->dtype : strcmp(x->key, y->key);
 }
 
-/* What the header is made from. */
+/* The tensors of a piece of the header, which is made when it is read. */
+enum { N_PIECE_TENSORS = 256 };
+
+/* Where a piece begins in the file, and the first of its tensors in the data. */
+struct header_piece {
+    uint64_t offset, data;
+};
+
+/* What the header is made from; in the arena of the layout. */
 struct plan {
     const struct wfs_tensor **tensors;
     size_t n_tensors;
     const struct wfs_text **meta;
     size_t n_meta;
+    struct header_piece *pieces; /* and where the last one ends */
+    size_t n_pieces;             /* at least one, which may have no tensors */
 };
 
-static void put_header(struct strbuf *text, const struct plan *plan)
+/* Returns where the data of the next piece begins. A piece that follows another has a comma where
+ * the first has the brace. */
+static uint64_t put_piece(struct strbuf *text, const struct plan *plan, size_t piece)
 {
     struct json_out out = {.text = text, .is_tight = true, .is_part = true};
-    uint64_t offset = 0;
+    uint64_t offset = plan->pieces[piece].data;
+    const size_t first = piece * N_PIECE_TENSORS, n_left = plan->n_tensors - first;
+    const size_t end = n_left < N_PIECE_TENSORS ? plan->n_tensors : first + N_PIECE_TENSORS;
     json_out_open_object(&out, NULL);
-    if (plan->n_meta > 0)
+    if (piece > 0 && !text->has_failed)
+        text->bytes[text->n_bytes - 1] = ',';
+    if (piece == 0 && plan->n_meta > 0) {
         json_out_open_object(&out, SAFETENSORS_METADATA);
-    for (size_t i = 0; i < plan->n_meta; i++)
-        json_out_text_n(&out, plan->meta[i]->name, plan->meta[i]->value, plan->meta[i]->n_bytes);
-    if (plan->n_meta > 0)
+        for (size_t i = 0; i < plan->n_meta; i++)
+            json_out_text_n(&out, plan->meta[i]->name, plan->meta[i]->value,
+                            plan->meta[i]->n_bytes);
         json_out_close(&out);
-    for (size_t i = 0; i < plan->n_tensors; i++) {
+    }
+    for (size_t i = first; i < end; i++) {
         const struct wfs_tensor *tensor = plan->tensors[i];
         const uint64_t offsets[] = {offset, offset + tensor->n_bytes};
         json_out_open_object(&out, tensor->key);
@@ -55,7 +72,55 @@ static void put_header(struct strbuf *text, const struct plan *plan)
         json_out_close(&out);
         offset = offsets[1];
     }
-    json_out_close(&out);
+    if (piece + 1 == plan->n_pieces)
+        json_out_close(&out);
+    return offset;
+}
+
+/* Returns the piece that the byte is in, or that it follows as padding. */
+static size_t find_piece(const struct plan *plan, uint64_t offset)
+{
+    size_t low = 0, high = plan->n_pieces;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (plan->pieces[middle].offset <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The `make` of the layout: the length of the header, its pieces, and spaces behind them. */
+static int make_header(const struct wfs_layout *layout, uint64_t offset, char *buf, size_t n_bytes)
+{
+    const struct plan *plan = layout->plan;
+    const uint64_t n_all = layout->segments[0].n_bytes, end = offset + n_bytes;
+    autostrbuf struct strbuf text = {0};
+    while (offset < end) {
+        const size_t piece = find_piece(plan, offset);
+        uint64_t start = plan->pieces[piece].offset;
+        text.n_bytes = 0;
+        if (offset < SAFETENSORS_PREFIX) {
+            char prefix[SAFETENSORS_PREFIX];
+            store_le64(prefix, n_all - SAFETENSORS_PREFIX);
+            strbuf_add(&text, prefix, sizeof(prefix));
+            start = 0;
+        } else if (offset < plan->pieces[plan->n_pieces].offset) {
+            put_piece(&text, plan, piece);
+        } else {
+            strbuf_puts(&text, " ");
+            start = offset;
+        }
+        if (text.has_failed)
+            return -ENOMEM;
+        const uint64_t n_left = start + text.n_bytes - offset;
+        const size_t n = n_left < end - offset ? (size_t)n_left : (size_t)(end - offset);
+        memcpy(buf, text.bytes + (offset - start), n);
+        buf += n;
+        offset += n;
+    }
+    return 0;
 }
 
 /* ---- padding ---- */
@@ -133,15 +198,17 @@ static int check_catalog(const struct wfs_format *format, const struct wfs_catal
     return code;
 }
 
-/* Everything in its order, in the arena of the layout. */
+/* Everything in its order. */
 static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, struct plan *plan)
 {
     for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next)
         plan->n_meta++;
     plan->n_tensors = catalog->n_tensors;
+    plan->n_pieces = plan->n_tensors == 0 ? 1 : (plan->n_tensors - 1) / N_PIECE_TENSORS + 1;
     plan->tensors = arena_calloc(&layout->arena, plan->n_tensors, sizeof(*plan->tensors));
     plan->meta = arena_calloc(&layout->arena, plan->n_meta, sizeof(*plan->meta));
-    if (plan->tensors == NULL || plan->meta == NULL)
+    plan->pieces = arena_calloc(&layout->arena, plan->n_pieces + 1, sizeof(*plan->pieces));
+    if (plan->tensors == NULL || plan->meta == NULL || plan->pieces == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < plan->n_tensors; i++)
         plan->tensors[i] = &catalog->tensors[i];
@@ -154,44 +221,53 @@ static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, st
     return 0;
 }
 
+/* Finds out where the pieces begin. -ENOMEM. */
+static int measure_pieces(const struct plan *plan)
+{
+    autostrbuf struct strbuf text = {0};
+    plan->pieces[0].offset = SAFETENSORS_PREFIX;
+    for (size_t i = 0; i < plan->n_pieces; i++) {
+        struct header_piece *piece = &plan->pieces[i];
+        text.n_bytes = 0;
+        piece[1].data = put_piece(&text, plan, i);
+        piece[1].offset = piece->offset + text.n_bytes;
+    }
+    return text.has_failed ? -ENOMEM : 0;
+}
+
 static int add_header(struct wfs_layout *layout, const struct plan *plan, struct wfs_error *err)
 {
-    static const char prefix[SAFETENSORS_PREFIX];
-    autostrbuf struct strbuf text = {0};
-    strbuf_add(&text, prefix, sizeof(prefix));
-    put_header(&text, plan);
-    if (text.has_failed)
+    if (measure_pieces(plan) < 0)
         return wfs_fail_memory(err);
-    const uint64_t n_padded = padded(plan, text.n_bytes - SAFETENSORS_PREFIX);
+    const uint64_t n_padded =
+        padded(plan, plan->pieces[plan->n_pieces].offset - SAFETENSORS_PREFIX);
     if (n_padded > SAFETENSORS_HEADER_MAX)
         return wfs_fail(err, E2BIG,
                         "the header would have %s, readers accept %d: use fewer or "
                         "shorter keys",
                         wfs_count(n_padded, "byte").text, SAFETENSORS_HEADER_MAX);
-    while (text.n_bytes < SAFETENSORS_PREFIX + n_padded && !text.has_failed)
-        strbuf_puts(&text, " ");
-    if (text.has_failed)
-        return wfs_fail_memory(err);
-    store_le64(text.bytes, n_padded);
-    layout->header = steal(&text.bytes);
-    return layout_add_bytes(layout, 0, layout->header, text.n_bytes) < 0 ? wfs_fail_memory(err) : 0;
+    layout->make = make_header;
+    layout->plan = plan;
+    return layout_add_bytes(layout, 0, NULL, SAFETENSORS_PREFIX + n_padded) < 0
+               ? wfs_fail_memory(err)
+               : 0;
 }
 
 int safetensors_layout_plan(const struct wfs_catalog *catalog, struct wfs_layout *layout,
                             struct wfs_error *err)
 {
-    struct plan plan = {0};
     int code = check_catalog(layout->format, catalog, err);
     if (code < 0)
         return code;
-    if (sort(catalog, layout, &plan) < 0)
+    struct plan *plan = arena_calloc(&layout->arena, 1, sizeof(*plan));
+    if (plan == NULL || sort(catalog, layout, plan) < 0)
         return wfs_fail_memory(err);
-    code = add_header(layout, &plan, err);
-    for (size_t i = 0; code == 0 && i < plan.n_tensors; i++) {
-        code = layout_add_tensor(layout, layout->n_bytes, plan.tensors[i]);
+    code = add_header(layout, plan, err);
+    for (size_t i = 0; code == 0 && i < plan->n_tensors; i++) {
+        code = layout_add_tensor(layout, layout->n_bytes, plan->tensors[i]);
         if (code == -EFBIG)
             return wfs_fail(err, EFBIG, "tensor '%s' would end past byte 2^63 of the file",
-                            wfs_quote(plan.tensors[i]->key).text);
+                            wfs_quote(plan->tensors[i]->key).text);
         if (code < 0)
             return wfs_fail_memory(err);
     }
