@@ -59,6 +59,11 @@ uint64_t hasher_digest(const struct hasher *hasher)
     return XXH3_64bits_digest((const XXH3_state_t *)hasher);
 }
 
+void hasher_cleanup(struct hasher **hasher)
+{
+    hasher_free(*hasher);
+}
+
 void hasher_free(struct hasher *hasher)
 {
     XXH3_freeState((XXH3_state_t *)hasher);

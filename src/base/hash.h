@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <weightfs/cleanup.h>
+
 /* Returns a random number, the same for the life of the process. */
 uint64_t hash_seed(void);
 
@@ -22,6 +24,9 @@ struct hasher *hasher_new(void);
 void hasher_update(struct hasher *hasher, const void *bytes, size_t n_bytes);
 uint64_t hasher_digest(const struct hasher *hasher);
 void hasher_free(struct hasher *hasher);
+void hasher_cleanup(struct hasher **hasher);
+
+#define auto_hasher cleanup(hasher_cleanup)
 
 /*
  * Open addressing with 8 bytes a slot. The map holds (hash, id); what the ids stand for is the

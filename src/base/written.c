@@ -90,10 +90,9 @@ static void check_range(void *ctx, size_t i)
     const struct round *round = ctx;
     struct written_range *range = &round->ranges[i];
     autofree char *piece = malloc(N_PIECE);
-    struct hasher *hasher = hasher_new();
+    auto_hasher struct hasher *hasher = hasher_new();
     range->code =
         piece == NULL || hasher == NULL ? -ENOMEM : digest_file(round->fd, range, hasher, piece);
-    hasher_free(hasher);
 }
 
 int written_check(const struct wfs_io *io, struct written *written, int fd, size_t *next,

@@ -410,11 +410,6 @@ int catalog_config_by(const struct wfs_catalog *catalog, const struct text_index
 
 /* ---- the digest of what a catalog says ---- */
 
-static void cleanup_hasher(struct hasher **hasher)
-{
-    hasher_free(*hasher);
-}
-
 /* Numbers go in with a fixed width and order of bytes, texts with the NUL behind them. */
 static void add_number(struct hasher *hasher, uint64_t number)
 {
@@ -444,7 +439,7 @@ static void add_stored(struct hasher *hasher, const struct wfs_tensor *tensor)
         add_number(hasher, stored->strides[i]);
 }
 
-static void add_tensor(struct hasher *hasher, const struct wfs_tensor *tensor)
+void catalog_digest_add(struct hasher *hasher, const struct wfs_tensor *tensor)
 {
     hasher_update(hasher, tensor->key, strlen(tensor->key) + 1);
     add_number(hasher, tensor->dtype);
@@ -473,17 +468,29 @@ static int add_values(struct hasher *hasher, const struct wfs_catalog *catalog)
     return 0;
 }
 
-int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest)
+struct hasher *catalog_digest_new(size_t n_tensors)
 {
-    cleanup(cleanup_hasher) struct hasher *hasher = hasher_new();
-    if (hasher == NULL)
-        return -ENOMEM;
-    add_number(hasher, catalog->n_tensors);
-    for (size_t i = 0; i < catalog->n_tensors; i++)
-        add_tensor(hasher, &catalog->tensors[i]);
+    struct hasher *hasher = hasher_new();
+    if (hasher != NULL)
+        add_number(hasher, n_tensors);
+    return hasher;
+}
+
+int catalog_digest_end(struct hasher *hasher, const struct wfs_catalog *catalog, uint64_t *ret)
+{
     add_texts(hasher, catalog->meta.first);
     const int code = add_values(hasher, catalog);
     if (code == 0)
-        *ret_digest = hasher_digest(hasher);
+        *ret = hasher_digest(hasher);
     return code;
+}
+
+int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest)
+{
+    auto_hasher struct hasher *hasher = catalog_digest_new(catalog->n_tensors);
+    if (hasher == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < catalog->n_tensors; i++)
+        catalog_digest_add(hasher, &catalog->tensors[i]);
+    return catalog_digest_end(hasher, catalog, ret_digest);
 }

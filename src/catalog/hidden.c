@@ -294,7 +294,7 @@ static int add_piece(struct hasher *hasher, const struct catalog_hidden *hidden,
 int wfs_catalog_hidden_digest(const struct wfs_catalog *catalog, size_t i, uint64_t *ret)
 {
     const struct catalog_hidden *hidden = hidden_at(catalog, i);
-    struct hasher *hasher = hasher_new();
+    auto_hasher struct hasher *hasher = hasher_new();
     autofree char *piece = malloc(N_PIECE);
     const uint64_t seed = hash_seed(); /* so that nobody can prepare bytes that collide */
     int code = hasher == NULL || piece == NULL ? -ENOMEM : 0;
@@ -308,7 +308,5 @@ int wfs_catalog_hidden_digest(const struct wfs_catalog *catalog, size_t i, uint6
     }
     if (code == 0)
         *ret = hasher_digest(hasher);
-    if (hasher != NULL)
-        hasher_free(hasher);
     return code;
 }

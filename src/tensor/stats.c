@@ -426,16 +426,11 @@ int wfs_tensor_count_odd(const struct wfs_io *io, const struct wfs_tensor *tenso
 
 enum { N_HASHED = 1 << 20 };
 
-static void cleanup_hasher(struct hasher **hasher)
-{
-    hasher_free(*hasher);
-}
-
 int wfs_tensor_digest_and(const struct wfs_io *io, const struct wfs_tensor *tensor, wfs_take take,
                           void *ctx, uint64_t *ret_digest)
 {
     autofree char *piece = malloc(N_HASHED);
-    cleanup(cleanup_hasher) struct hasher *hasher = hasher_new();
+    auto_hasher struct hasher *hasher = hasher_new();
     if (piece == NULL || hasher == NULL)
         return -ENOMEM;
     for (uint64_t offset = 0; offset < tensor->n_bytes;) {

@@ -18,7 +18,14 @@ struct json json_of(char *text, size_t n_bytes)
 
 size_t json_offset(const struct json *json)
 {
-    return (size_t)(json->at - json->start);
+    return json->n_before + (size_t)(json->at - json->start);
+}
+
+void json_move(struct json *json, char *text, size_t n_bytes)
+{
+    json->n_before = json_offset(json);
+    json->start = json->at = text;
+    json->end = text + n_bytes;
 }
 
 bool json_fail(struct json *json, const char *error)

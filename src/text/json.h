@@ -34,6 +34,7 @@ struct json_text {
 
 struct json {
     char *start, *at, *end;
+    size_t n_before; /* bytes of the text before `start` */
     unsigned depth;    /* open containers */
     bool is_first;     /* the innermost container was opened just now */
     const char *error; /* NULL while all is well; `at` stands where it is not */
@@ -42,6 +43,9 @@ struct json {
 /* Parses n_bytes at text, which must be valid UTF-8. Strings are unescaped in place, which
  * overwrites the text. */
 struct json json_of(char *text, size_t n_bytes);
+
+/* Goes on with the text that was not parsed, which is at the start of n_bytes at `text` now. */
+void json_move(struct json *json, char *text, size_t n_bytes);
 
 /* Returns the offset of the parser in the text. */
 size_t json_offset(const struct json *json);

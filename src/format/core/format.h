@@ -16,6 +16,13 @@ struct format_table;
 struct wfs_remote;
 struct wfs_layout;
 
+/* Takes the tensors of a file in the order of the listing; each lives as long as the call. A
+ * negative errno ends the loading, and the error of the load has been told why. */
+struct load_taker {
+    int (*take)(void *ctx, const struct wfs_tensor *tensor);
+    void *ctx;
+};
+
 struct load_context {
     struct limits limits;
     struct wfs_remote *remote;        /* what fetches URLs; NULL: they are refused */
@@ -27,6 +34,9 @@ struct load_context {
     bool is_component; /* of a pipeline, in which there is no other */
     bool has_epoch;    /* of a training run; false: the newest one */
     uint64_t epoch;
+    /* Not NULL: a loader that can gives it the tensors in place of the catalog, and needs no memory
+     * for them. */
+    const struct load_taker *taker;
 };
 
 /* A saver plans the complete layout first; then any range of the file can be produced. */

@@ -10,6 +10,7 @@
 #include <weightfs/value.h>
 #include "base/bytes.h"
 #include "base/outfile.h"
+#include "catalog/catalog_values.h"
 #include "format/core/format.h"
 #include "format/core/layout.h"
 #include "tensor/tensor.h"
@@ -113,6 +114,8 @@ struct readback {
     const struct wfs_layout *layout;
     const struct wfs_save_options *options;
     struct wfs_error *err;
+    size_t n_found;        /* tensors, so far */
+    struct hasher *hasher; /* of what was found; NULL: nobody asks for it */
 };
 
 static int fail_tensor(const struct readback *readback, const struct wfs_tensor *tensor)
@@ -164,7 +167,7 @@ int readback_compare_bytes(const struct wfs_layout *layout, const struct wfs_sav
                            const struct wfs_tensor *wanted, const struct wfs_tensor *found,
                            struct wfs_error *err)
 {
-    const struct readback readback = {layout, options, err};
+    const struct readback readback = {.layout = layout, .options = options, .err = err};
     return compare_bytes(&readback, wanted, found);
 }
 
@@ -202,24 +205,38 @@ static int compare_values(const struct readback *readback, const struct wfs_cata
     return code;
 }
 
-static int compare(const struct readback *readback, const struct wfs_catalog *found)
+/* The `take` of a loader: compares a tensor with the next one that is expected. */
+static int take_found(void *ctx, const struct wfs_tensor *found)
+{
+    struct readback *readback = ctx;
+    const struct wfs_layout *layout = readback->layout;
+    const size_t i = readback->n_found++;
+    if (i >= layout->catalog->n_tensors)
+        return 0; /* they are counted */
+    const struct wfs_tensor *wanted =
+        layout->order != NULL ? layout->order[i] : &layout->catalog->tensors[i];
+    if (strcmp(wanted->key, found->key) != 0 || wanted->dtype != found->dtype ||
+        wanted->n_bytes != found->n_bytes || !wfs_shape_is_equal(&wanted->shape, &found->shape))
+        return fail_tensor(readback, wanted);
+    if (readback->hasher != NULL)
+        catalog_digest_add(readback->hasher, found);
+    return compare_bytes(readback, wanted, found);
+}
+
+/* Compares what the loader did not give away. */
+static int compare(struct readback *readback, const struct wfs_catalog *found)
 {
     const struct wfs_layout *layout = readback->layout;
     const struct wfs_catalog *wanted = layout->catalog;
-    if (found->n_tensors != wanted->n_tensors)
+    const size_t n_found = readback->n_found + found->n_tensors;
+    if (n_found != wanted->n_tensors)
         return wfs_fail(readback->err, EIO, "internal error: the output has %s, expected %zu",
-                        wfs_count(found->n_tensors, "tensor").text, wanted->n_tensors);
-    for (size_t i = 0; i < wanted->n_tensors; i++) {
-        const struct wfs_tensor *a = layout->order != NULL ? layout->order[i] : &wanted->tensors[i];
-        const struct wfs_tensor *b = &found->tensors[i];
-        if (strcmp(a->key, b->key) != 0 || a->dtype != b->dtype || a->n_bytes != b->n_bytes ||
-            !wfs_shape_is_equal(&a->shape, &b->shape))
-            return fail_tensor(readback, a);
-        const int code = compare_bytes(readback, a, b);
-        if (code < 0)
-            return code;
-    }
-    const int code = compare_values(readback, found);
+                        wfs_count(n_found, "tensor").text, wanted->n_tensors);
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < found->n_tensors; i++)
+        code = take_found(readback, &found->tensors[i]);
+    if (code == 0)
+        code = compare_values(readback, found);
     if (code < 0 || !layout->format->keeps_metadata)
         return code;
     return compare_meta(layout->meta != NULL ? layout->meta : wanted->meta.first, found->meta.first,
@@ -227,9 +244,10 @@ static int compare(const struct readback *readback, const struct wfs_catalog *fo
 }
 
 int readback_load(const struct wfs_format *format, const struct outfile *outfile,
-                  const struct wfs_catalog *wanted, struct wfs_catalog **out, struct wfs_error *err)
+                  const struct wfs_catalog *wanted, const struct load_taker *taker,
+                  struct wfs_catalog **out, struct wfs_error *err)
 {
-    struct load_context context = {0};
+    struct load_context context = {.taker = taker};
     struct source *source;
     uint8_t head[FORMAT_HEAD];
     limits_max(&context.limits, &wanted->values.listing);
@@ -255,12 +273,30 @@ int readback_load_same(const struct wfs_layout *layout, const struct wfs_save_op
                        struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *found = NULL;
-    int code = readback_load(layout->format, outfile, layout->catalog, &found, err);
-    const struct readback readback = {layout, options, err};
+    int code = readback_load(layout->format, outfile, layout->catalog, NULL, &found, err);
+    struct readback readback = {.layout = layout, .options = options, .err = err};
     if (code == 0)
         code = compare(&readback, found);
     if (code == 0)
         *out = steal(&found);
+    return code;
+}
+
+/* As readback_load_same, and finds the digest of all; the tensors may not be in the catalog. */
+static int digest_same(const struct wfs_layout *layout, const struct wfs_save_options *options,
+                       const struct outfile *outfile, struct wfs_catalog **out, uint64_t *ret,
+                       struct wfs_error *err)
+{
+    auto_hasher struct hasher *hasher = catalog_digest_new(layout->catalog->n_tensors);
+    struct readback readback = {layout, options, err, 0, hasher};
+    const struct load_taker taker = {take_found, &readback};
+    if (hasher == NULL)
+        return wfs_fail_memory(err);
+    int code = readback_load(layout->format, outfile, layout->catalog, &taker, out, err);
+    if (code == 0)
+        code = compare(&readback, *out);
+    if (code == 0 && catalog_digest_end(hasher, *out, ret) < 0)
+        return wfs_fail_memory(err);
     return code;
 }
 
@@ -550,18 +586,24 @@ int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err)
     return 0;
 }
 
-int save_tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
-                       const struct wfs_catalog *found, struct wfs_error *err)
+static int tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
+                         uint64_t digest, struct wfs_error *err)
 {
     struct wfs_identity identity;
-    uint64_t digest;
     if (options->complete == NULL)
         return 0;
-    if (wfs_catalog_digest(found, &digest) < 0)
-        return wfs_fail_memory(err);
     const int code = outfile_identity(outfile, &identity);
     return code < 0 ? save_fail_write(outfile, code, err)
                     : options->complete(options->ctx, &identity, digest, err);
+}
+
+int save_tell_complete(const struct wfs_save_options *options, const struct outfile *outfile,
+                       const struct wfs_catalog *found, struct wfs_error *err)
+{
+    uint64_t digest = 0;
+    if (options->complete != NULL && wfs_catalog_digest(found, &digest) < 0)
+        return wfs_fail_memory(err);
+    return tell_complete(options, outfile, digest, err);
 }
 
 static bool is_danger(const struct wfs_finding *finding)
@@ -607,6 +649,7 @@ static int run(struct wfs_layout *layout, const struct wfs_save_options *options
                struct outfile *outfile, struct wfs_save_report *report, struct wfs_error *err)
 {
     auto_catalog struct wfs_catalog *found = NULL;
+    uint64_t digest;
     report->step = "write";
     int code = save_emit(layout, options, outfile, err);
     if (code < 0)
@@ -618,13 +661,13 @@ static int run(struct wfs_layout *layout, const struct wfs_save_options *options
     report->step = "verify";
     code = outfile_check(outfile, options, err);
     if (code == 0)
-        code = readback_load_same(layout, options, outfile, &found, err);
+        code = digest_same(layout, options, outfile, &found, &digest, err);
     if (code == 0)
         code = save_check_sources(layout, err);
     if (code == 0)
         code = save_tell_dangers(options, layout->catalog, found, err);
     if (code == 0)
-        code = save_tell_complete(options, outfile, found, err);
+        code = tell_complete(options, outfile, digest, err);
     return code < 0 ? code : outfile_publish(outfile, report, err);
 }
 

@@ -6,6 +6,7 @@
 #define WFS_SAVE_H
 
 #include "base/outfile.h"
+#include "format/core/format.h"
 #include "format/core/layout.h"
 
 /*
@@ -13,8 +14,8 @@
  * much is listed is limited, as it was for what the file was made from.
  */
 int readback_load(const struct wfs_format *format, const struct outfile *outfile,
-                  const struct wfs_catalog *wanted, struct wfs_catalog **out,
-                  struct wfs_error *err);
+                  const struct wfs_catalog *wanted, const struct load_taker *taker,
+                  struct wfs_catalog **out, struct wfs_error *err);
 
 /*
  * The same, and fails with -EIO unless the file has what the layout was made from. It relies on

@@ -105,6 +105,21 @@ static int take_dtype(struct safetensors_load *load, struct safetensors_entry *e
     return 0;
 }
 
+/* Many tensors have few shapes. NULL when out of memory. */
+static const uint64_t *keep_dims(struct safetensors_load *load, size_t rank)
+{
+    const size_t n_bytes = rank * sizeof(uint64_t);
+    const uint32_t known = text_index_find(&load->shapes, (const char *)load->dims, n_bytes);
+    if (known != TEXT_INDEX_NONE)
+        return (const void *)load->shapes.texts[known].bytes;
+    uint64_t *dims = arena_calloc(&load->catalog->arena, rank, sizeof(*dims));
+    uint32_t number;
+    if (dims == NULL)
+        return NULL;
+    memcpy(dims, load->dims, n_bytes);
+    return text_index_add(&load->shapes, (const char *)dims, n_bytes, &number) < 0 ? NULL : dims;
+}
+
 static int take_shape(struct safetensors_load *load, struct safetensors_entry *entry)
 {
     size_t rank = 0;
@@ -124,12 +139,8 @@ static int take_shape(struct safetensors_load *load, struct safetensors_entry *e
     entry->rank = (uint32_t)rank;
     if (rank == 0)
         return 0;
-    uint64_t *dims = arena_calloc(&load->catalog->arena, rank, sizeof(*dims));
-    if (dims == NULL)
-        return catalog_fail_memory(load->catalog, load->err);
-    memcpy(dims, load->dims, rank * sizeof(*dims));
-    entry->dims = dims;
-    return 0;
+    entry->dims = keep_dims(load, rank);
+    return entry->dims == NULL ? catalog_fail_memory(load->catalog, load->err) : 0;
 }
 
 static int take_offsets(struct safetensors_load *load, struct safetensors_entry *entry)
@@ -337,7 +348,8 @@ static int take_tensor(struct safetensors_load *load, const struct json_text *ke
     };
     code = take_fields(load, &entry);
     if (code == 0)
-        code = keep(load, &entry);
+        code = load->context->taker != NULL ? safetensors_entry_give(load, &entry)
+                                            : keep(load, &entry);
     load->tensor = (struct json_text){0};
     return code;
 }
@@ -378,9 +390,9 @@ static void note_metadata(struct safetensors_load *load, bool is_null)
                        "the metadata has no 'format', which some loaders refuse");
 }
 
-/* Returns how long the JSON value is that begins here: up to what ends a member. Strings in it are
- * unescaped when it is parsed, so it is to be copied before. */
-static size_t value_bytes(const char *start, const char *end)
+/* Returns where the member of a JSON object ends whose value, or key, begins here; end: not before
+ * that. */
+static const char *end_of_member(const char *start, const char *end)
 {
     const char *at = start;
     unsigned depth = 0;
@@ -395,6 +407,14 @@ static size_t value_bytes(const char *start, const char *end)
         else if (!is_string && (*at == '}' || *at == ']') && depth > 0)
             depth--;
     }
+    return at;
+}
+
+/* Returns how long the JSON value is that begins here. Strings in it are unescaped when it is
+ * parsed, so it is to be copied before. */
+static size_t value_bytes(const char *start, const char *end)
+{
+    const char *at = end_of_member(start, end);
     while (at > start && is_space((uint8_t)at[-1]))
         at--;
     return (size_t)(at - start);
@@ -461,32 +481,6 @@ static int take_metadata(struct safetensors_load *load)
 
 /* ---- the file ---- */
 
-static int parse_header(struct safetensors_load *load)
-{
-    struct json *json = &load->json;
-    *json = json_of(load->header, (size_t)load->n_header);
-    struct json_text key;
-    json_open_object(json);
-    while (json_next_key(json, &key)) {
-        const int code =
-            is_text(&key, SAFETENSORS_METADATA) ? take_metadata(load) : take_tensor(load, &key);
-        if (code < 0)
-            return code;
-    }
-    const size_t n_text = json_offset(json);
-    if (!json_end(json))
-        return fail_json(load, NULL);
-    for (size_t i = n_text; i < load->n_header; i++) {
-        if (load->header[i] == ' ')
-            continue;
-        if (tally_count(&load->tally, ST_PADDING))
-            tally_describe(&load->tally, &load->catalog->arena, WFS_MEDIUM, ST_PADDING,
-                           "the header is padded with white space that is not spaces");
-        break;
-    }
-    return 0;
-}
-
 static size_t skip_space(const uint8_t *head, size_t i, size_t n_head)
 {
     while (i < n_head && is_space(head[i]))
@@ -541,8 +535,8 @@ static int check_length(const struct safetensors_load *load, uint64_t n_header)
 static int check_zeros(const struct safetensors_load *load, uint8_t next)
 {
     enum { N_MANY = 16 };
-    const char *start = load->header, *end = start + load->n_header;
-    const char *first = load->n_header == 0 ? NULL : memchr(start, 0, (size_t)load->n_header);
+    const char *start = load->header, *end = start + load->n_read;
+    const char *first = load->n_read == 0 ? NULL : memchr(start, 0, (size_t)load->n_read);
     const char *last = first;
     if (load->n_header == 0 && next != '{')
         return wfs_fail(load->err, EMEDIUMTYPE,
@@ -558,8 +552,34 @@ static int check_zeros(const struct safetensors_load *load, uint8_t next)
                     SAFETENSORS_PREFIX + (uint64_t)(first - start));
 }
 
+/* Reads what there is room for behind the first n bytes, which are not parsed yet. */
+static int read_text(struct safetensors_load *load, size_t n)
+{
+    const uint64_t n_room = load->n_header_room - n, n_left = load->n_header - load->n_read;
+    const size_t n_more = (size_t)(n_room < n_left ? n_room : n_left);
+    if (source_read(load->source, SAFETENSORS_PREFIX + load->n_read, load->header + n, n_more) < 0)
+        return wfs_fail(load->err, EIO, "cannot read its header of %s",
+                        wfs_count(load->n_header, "byte").text);
+    load->n_read += n_more;
+    json_move(&load->json, load->header, n + n_more);
+    return 0;
+}
+
+/* A part may end within a character. */
+static int check_utf8(const struct safetensors_load *load)
+{
+    enum { N_CUT = 3 };
+    const size_t n = (size_t)(load->json.end - load->json.at);
+    const size_t n_valid = utf8_valid(load->json.at, n);
+    if (n_valid == n || (load->n_read < load->n_header && n - n_valid <= N_CUT))
+        return 0;
+    return wfs_fail(load->err, EBADMSG, "invalid UTF-8 in header at byte %" PRIu64,
+                    SAFETENSORS_PREFIX + load->n_read - (n - n_valid));
+}
+
 static int read_header(struct safetensors_load *load)
 {
+    enum { N_PART = 1 << 20 };
     uint8_t prefix[SAFETENSORS_PREFIX];
     if (load->source->n_bytes < sizeof(prefix))
         return wfs_fail(load->err, EBADMSG, "truncated: the file has %s, expected at least 8",
@@ -569,23 +589,19 @@ static int read_header(struct safetensors_load *load)
     int code = check_length(load, load->n_header = load_le64(prefix));
     if (code < 0)
         return code;
-    load->header = malloc(load->n_header > 0 ? (size_t)load->n_header : 1);
+    const bool is_part = load->context->taker != NULL && load->n_header > N_PART;
+    load->n_header_room = is_part ? N_PART : (size_t)load->n_header;
+    load->header = malloc(load->n_header > 0 ? load->n_header_room : 1);
     if (load->header == NULL)
         return wfs_fail_memory(load->err);
-    if (source_read(load->source, sizeof(prefix), load->header, (size_t)load->n_header) < 0)
-        return wfs_fail(load->err, EIO, "cannot read its header of %s",
-                        wfs_count(load->n_header, "byte").text);
+    code = read_text(load, 0);
+    if (code < 0)
+        return code;
     uint8_t next = '{'; /* an object follows, or nothing */
     if (load->n_header == 0 && load->source->n_bytes > sizeof(prefix))
         (void)!source_read(load->source, sizeof(prefix), &next, 1);
     code = check_zeros(load, next);
-    if (code < 0)
-        return code;
-    const size_t n_valid = utf8_valid(load->header, (size_t)load->n_header);
-    if (n_valid < load->n_header)
-        return wfs_fail(load->err, EBADMSG, "invalid UTF-8 in header at byte %" PRIu64,
-                        SAFETENSORS_PREFIX + (uint64_t)n_valid);
-    return 0;
+    return code < 0 ? code : check_utf8(load);
 }
 
 static void note_header(struct safetensors_load *load)
@@ -603,6 +619,58 @@ static void note_header(struct safetensors_load *load)
         tally_describe(&load->tally, arena, WFS_LOW, ST_HEADER_SIZE,
                        "the header has %s, model hubs show files of up to %d",
                        wfs_count(n_header, "byte").text, N_HUB_HEADER);
+}
+
+/* Reads on where the next member, or what may follow the last one, is not all there. */
+static int read_on(struct safetensors_load *load)
+{
+    enum { N_BEHIND = 1 << 16 };
+    const struct json *json = &load->json;
+    while (load->n_read < load->n_header && json->error == NULL) {
+        const size_t n = (size_t)(json->end - json->at);
+        const char *start = json->at + (n > 0 && *json->at == ',');
+        if (n > N_BEHIND && end_of_member(start, json->end) < json->end)
+            return 0;
+        memmove(load->header, json->at, n);
+        if (n > load->n_header_room / 2) {
+            char *header = realloc(load->header, 2 * load->n_header_room);
+            if (header == NULL)
+                return wfs_fail_memory(load->err);
+            load->header = header;
+            load->n_header_room *= 2;
+        }
+        int code = read_text(load, n);
+        if (code == 0)
+            code = check_utf8(load);
+        if (code < 0)
+            return code;
+    }
+    return 0;
+}
+
+static int parse_header(struct safetensors_load *load)
+{
+    struct json *json = &load->json;
+    struct json_text key;
+    int code;
+    json_open_object(json);
+    while ((code = read_on(load)) == 0 && json_next_key(json, &key)) {
+        code = is_text(&key, SAFETENSORS_METADATA) ? take_metadata(load) : take_tensor(load, &key);
+        if (code < 0)
+            return code;
+    }
+    const char *padding = json->at;
+    if (code < 0 || !json_end(json) || load->n_read < load->n_header)
+        return code < 0 ? code : fail_json(load, "the text continues");
+    for (; padding < json->end; padding++) {
+        if (*padding == ' ')
+            continue;
+        if (tally_count(&load->tally, ST_PADDING))
+            tally_describe(&load->tally, &load->catalog->arena, WFS_MEDIUM, ST_PADDING,
+                           "the header is padded with white space that is not spaces");
+        break;
+    }
+    return 0;
 }
 
 static int run(struct safetensors_load *load)
@@ -633,6 +701,7 @@ static int load_file(struct source *source, const struct load_context *context,
     catalog->container = &container;
     const int code = run(&load);
     text_index_done(&load.meta_names);
+    text_index_done(&load.shapes);
     free(load.dims);
     free(load.meta);
     free(load.entries);

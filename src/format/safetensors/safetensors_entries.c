@@ -120,7 +120,7 @@ static int check_size(const struct safetensors_load *load, const struct safetens
 
 static int check_strictly(struct safetensors_load *load)
 {
-    uint64_t n_data = 0;
+    uint64_t n_data = load->n_given;
     for (size_t i = 0; i < load->n_entries; i++) {
         int code = check_offset(load, &load->entries[i], n_data);
         if (code == 0)
@@ -268,6 +268,30 @@ static int let_go_of_header(struct safetensors_load *load)
     return 0;
 }
 
+static void fill(const struct safetensors_load *load, const struct safetensors_entry *entry,
+                 struct wfs_tensor *tensor)
+{
+    place(load, entry, tensor);
+    tensor->key = entry->key;
+    tensor->changes = entry->has_nul ? nul_key_mark : NULL;
+    tensor->shape = shape_of(entry);
+    tensor->dtype = tensor->stored.dtype = entry->dtype;
+}
+
+int safetensors_entry_give(struct safetensors_load *load, const struct safetensors_entry *entry)
+{
+    const struct load_taker *taker = load->context->taker;
+    struct wfs_tensor tensor = {0};
+    int code = check_offset(load, entry, load->n_given);
+    if (code == 0)
+        code = check_size(load, entry);
+    if (code < 0)
+        return code;
+    fill(load, entry, &tensor);
+    load->n_given = entry->end;
+    return taker->take(taker->ctx, &tensor);
+}
+
 int safetensors_entries_fill(struct safetensors_load *load)
 {
     struct wfs_catalog *catalog = load->catalog;
@@ -280,11 +304,7 @@ int safetensors_entries_fill(struct safetensors_load *load)
         const struct safetensors_entry *entry = &load->entries[i];
         struct wfs_tensor *tensor = catalog_add(catalog);
         note_tensor(load, i);
-        place(load, entry, tensor);
-        tensor->key = entry->key;
-        tensor->changes = entry->has_nul ? nul_key_mark : NULL;
-        tensor->shape = shape_of(entry);
-        tensor->dtype = tensor->stored.dtype = entry->dtype;
+        fill(load, entry, tensor);
         if (entry->dtype_text != NULL &&
             catalog_add_attr(catalog, tensor, "dtype", entry->dtype_text) < 0)
             return catalog_fail_memory(load->catalog, load->err);

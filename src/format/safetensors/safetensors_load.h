@@ -69,10 +69,12 @@ struct safetensors_load {
     struct wfs_catalog *catalog;
     struct wfs_error *err;
     struct tally tally;
-    char *header; /* malloc'ed, n_header bytes; strings in it get unescaped */
-    uint64_t n_header;
+    char *header; /* malloc'ed, the whole, or a part for a taker; strings in it get unescaped */
+    size_t n_header_room;
+    uint64_t n_header, n_read; /* bytes of the header; of it, those read */
     struct safetensors_entry *entries; /* malloc'ed; as in the header, later as in the data */
     size_t n_entries, n_room;
+    uint64_t n_given;      /* bytes of the data that tensors given away have */
     const char *duplicate; /* the description of the first duplicate key; NULL: there is none */
     /* While the header is parsed: */
     struct json json;
@@ -80,6 +82,7 @@ struct safetensors_load {
     struct text_index keys;  /* of the entries */
     uint64_t *dims;          /* malloc'ed room for a shape */
     size_t dims_room;
+    struct text_index shapes; /* their dims, in the arena of the catalog */
     struct text_index meta_names;
     struct json_text *meta; /* malloc'ed; the value of each name */
     size_t meta_room;
@@ -89,6 +92,9 @@ struct safetensors_load {
 
 /* Sorts the entries by their place in the data and compares them with each other and the file. */
 int safetensors_entries_check(struct safetensors_load *load);
+
+/* Checks that the entry follows the one before in the data, and gives its tensor to the taker. */
+int safetensors_entry_give(struct safetensors_load *load, const struct safetensors_entry *entry);
 
 /* Fills the catalog with the checked entries. */
 int safetensors_entries_fill(struct safetensors_load *load);
