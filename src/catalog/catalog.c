@@ -67,6 +67,7 @@ void wfs_catalog_free(struct wfs_catalog *catalog)
         free(catalog->values.places);
     free(catalog->findings.list);
     free(catalog->tensors);
+    free(catalog->borrowed);
     arena_done(&catalog->arena);
     free(catalog);
     errno = saved;
@@ -95,6 +96,37 @@ struct wfs_tensor *catalog_add(struct wfs_catalog *catalog)
     return tensor;
 }
 
+int catalog_borrow(struct wfs_catalog *catalog, const struct wfs_tensor *tensor)
+{
+    if (array_reserve(&catalog->borrowed, sizeof(*catalog->borrowed), catalog->n_tensors, 1,
+                      &catalog->n_room) < 0)
+        return -ENOMEM;
+    catalog->borrowed[catalog->n_tensors++] = tensor;
+    return 0;
+}
+
+int catalog_own_tensors(struct wfs_catalog *catalog)
+{
+    if (catalog->borrowed == NULL)
+        return 0;
+    catalog->n_room = 0;
+    if (catalog_reserve(catalog, catalog->n_tensors) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < catalog->n_tensors; i++)
+        catalog->tensors[i] = *catalog->borrowed[i];
+    free(catalog->borrowed);
+    catalog->borrowed = NULL;
+    return 0;
+}
+
+void catalog_move_tensor(struct wfs_catalog *catalog, size_t from, size_t to)
+{
+    if (catalog->borrowed != NULL)
+        catalog->borrowed[to] = catalog->borrowed[from];
+    else
+        catalog->tensors[to] = catalog->tensors[from];
+}
+
 int catalog_keys_add(struct catalog_keys *keys, const struct wfs_catalog *catalog, size_t first)
 {
     const size_t n_more = catalog->n_tensors - first;
@@ -103,7 +135,7 @@ int catalog_keys_add(struct catalog_keys *keys, const struct wfs_catalog *catalo
                       &keys->n_room) < 0)
         return -ENOMEM;
     for (size_t i = first; i < catalog->n_tensors; i++) {
-        const char *key = catalog->tensors[i].key;
+        const char *key = wfs_catalog_tensor(catalog, i)->key;
         const size_t n_before = keys->index.n_texts;
         uint32_t number;
         if (text_index_add(&keys->index, key, strlen(key), &number) < 0)
@@ -343,14 +375,15 @@ size_t wfs_catalog_n_tensors(const struct wfs_catalog *catalog)
 
 const struct wfs_tensor *wfs_catalog_tensor(const struct wfs_catalog *catalog, size_t i)
 {
-    return &catalog->tensors[i];
+    return catalog->borrowed != NULL ? catalog->borrowed[i] : &catalog->tensors[i];
 }
 
 const struct wfs_tensor *wfs_catalog_find(const struct wfs_catalog *catalog, const char *key)
 {
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        if (strcmp(catalog->tensors[i].key, key) == 0)
-            return &catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
+        if (strcmp(tensor->key, key) == 0)
+            return tensor;
     }
     return NULL;
 }

@@ -160,6 +160,9 @@ struct wfs_catalog {
     struct arena arena;
     struct wfs_tensor *tensors; /* malloc'ed, may move while the catalog is being filled */
     size_t n_tensors, n_room;
+    /* malloc'ed; not NULL: these are the tensors, most of them those of the catalog that this one
+     * was made of, and the array above is empty. */
+    const struct wfs_tensor **borrowed;
     struct {
         const struct wfs_text *first;
         struct wfs_text **end;
@@ -198,6 +201,15 @@ int catalog_reserve(struct wfs_catalog *catalog, size_t n);
 
 /* Adds a zeroed tensor; NULL when out of memory. Earlier pointers to tensors become invalid. */
 struct wfs_tensor *catalog_add(struct wfs_catalog *catalog);
+
+/* Adds a tensor that lives as long as the catalog, in which all are borrowed. -ENOMEM. */
+int catalog_borrow(struct wfs_catalog *catalog, const struct wfs_tensor *tensor);
+
+/* Copies borrowed tensors, for those who change them. -ENOMEM. */
+int catalog_own_tensors(struct wfs_catalog *catalog);
+
+/* Moves a tensor to a place before its own. */
+void catalog_move_tensor(struct wfs_catalog *catalog, size_t from, size_t to);
 
 /* Tensors by their keys: of several with one key the first. A zeroed struct is empty. */
 struct catalog_keys {

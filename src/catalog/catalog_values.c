@@ -22,7 +22,7 @@ enum { MAX_DEPTH = 256, MAX_NAMED = 10 };
 /* Returns the value that a tensor of the catalog came from. */
 static uint32_t value_of(const struct wfs_catalog *catalog, uint32_t i)
 {
-    const uint32_t place = catalog_place(catalog, &catalog->tensors[i]);
+    const uint32_t place = catalog_place(catalog, wfs_catalog_tensor(catalog, i));
     return place == 0 ? 0 : catalog->values.places[place].id;
 }
 
@@ -62,7 +62,7 @@ static const char *tensor_key(struct json_writer *json, uint32_t id)
             high = middle;
     }
     const bool is_found = low < writer->n_tensors && value_of(catalog, writer->tensors[low]) == id;
-    return is_found ? catalog->tensors[writer->tensors[low]].key : NULL;
+    return is_found ? wfs_catalog_tensor(catalog, writer->tensors[low])->key : NULL;
 }
 
 static void catalog_writer_init(struct catalog_writer *writer, const struct wfs_catalog *catalog)
@@ -491,6 +491,6 @@ int wfs_catalog_digest(const struct wfs_catalog *catalog, uint64_t *ret_digest)
     if (hasher == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < catalog->n_tensors; i++)
-        catalog_digest_add(hasher, &catalog->tensors[i]);
+        catalog_digest_add(hasher, wfs_catalog_tensor(catalog, i));
     return catalog_digest_end(hasher, catalog, ret_digest);
 }

@@ -78,7 +78,7 @@ static int note(const struct wfs_catalog *catalog, const struct catalog_keys *ke
     for (size_t j = 0; j < sizeof(forms) / sizeof(*forms); j++) {
         if (!forms[j].is_scale && companions[i].scale == 0)
             break;
-        if (!spell(&forms[j], catalog->tensors[i].key, &key))
+        if (!spell(&forms[j], wfs_catalog_tensor(catalog, i)->key, &key))
             continue;
         if (key.has_failed)
             return -ENOMEM;
@@ -98,10 +98,10 @@ int wfs_catalog_companions(const struct wfs_catalog *catalog, struct wfs_compani
     autofree struct wfs_companion *companions = calloc(catalog->n_tensors + 1, sizeof(*companions));
     bool has_codes = false;
     for (size_t i = 0; i < catalog->n_tensors && !has_codes; i++)
-        has_codes = is_code(&catalog->tensors[i]);
+        has_codes = is_code(wfs_catalog_tensor(catalog, i));
     int code = companions == NULL ? -ENOMEM : has_codes ? catalog_keys_add(&keys, catalog, 0) : 0;
     for (size_t i = 0; i < catalog->n_tensors && has_codes && code == 0; i++) {
-        if (is_code(&catalog->tensors[i]))
+        if (is_code(wfs_catalog_tensor(catalog, i)))
             code = note(catalog, &keys, (uint32_t)i, companions);
     }
     if (code == 0)
@@ -120,6 +120,6 @@ int wfs_catalog_scale_of(const struct wfs_catalog *catalog, const struct wfs_ten
     const int code = wfs_catalog_companions(catalog, &companions);
     const uint32_t scale = code < 0 ? 0 : companions[tensor - catalog->tensors].scale;
     if (scale != 0)
-        *ret = catalog->tensors[scale - 1].key;
+        *ret = wfs_catalog_tensor(catalog, scale - 1)->key;
     return code;
 }

@@ -477,24 +477,34 @@ static int change(struct application *all, const struct patch_edit *edit,
                              &tensor->attrs);
 }
 
-static int add_tensor(struct application *all, const struct item *item)
+/* Returns the tensor that the base becomes; NULL when out of memory. */
+static const struct wfs_tensor *edited(struct application *all, const struct item *item,
+                                       const struct wfs_tensor *base)
 {
-    const struct wfs_tensor *base =
-        item->base == SIZE_MAX ? NULL : wfs_catalog_tensor(all->to, item->base);
-    struct wfs_tensor *tensor = catalog_add(all->out);
+    struct wfs_tensor *tensor = arena_calloc(&all->out->arena, 1, sizeof(*tensor));
     if (tensor == NULL)
-        return wfs_fail_memory(all->err);
+        return NULL;
     if (base != NULL) {
         *tensor = *base;
         tensor->origin = wfs_tensor_origin(base);
     }
-    if (item->edit != NULL && change(all, item->edit, base, tensor) < 0)
-        return wfs_fail_memory(all->err);
+    if (change(all, item->edit, base, tensor) < 0)
+        return NULL;
     tensor->key = item->key;
     if (all->to->values.n_places > 0) /* of several files, a copy stays in that of its base */
         tensor->place = item->order < wfs_catalog_n_tensors(all->to)
                             ? wfs_catalog_tensor(all->to, item->order)->place
                             : 0;
+    return tensor;
+}
+
+static int add_tensor(struct application *all, const struct item *item)
+{
+    const struct wfs_tensor *base =
+        item->base == SIZE_MAX ? NULL : wfs_catalog_tensor(all->to, item->base);
+    const struct wfs_tensor *tensor = item->edit == NULL ? base : edited(all, item, base);
+    if (tensor == NULL || catalog_borrow(all->out, tensor) < 0)
+        return wfs_fail_memory(all->err);
     if (tensor->trouble != NULL)
         return wfs_fail(all->err, EIO, "'%s' cannot be read: %s", wfs_quote(tensor->key).text,
                         tensor->trouble);
@@ -657,8 +667,7 @@ static int add_kind(struct application *all, unsigned kind,
                     int (*add)(struct application *, const struct item *))
 {
     cleanup(items_done) struct items items = {0};
-    if (list_items(all, kind, &items) < 0 ||
-        (kind == PATCH_TENSORS && catalog_reserve(all->out, items.n_items) < 0))
+    if (list_items(all, kind, &items) < 0)
         return wfs_fail_memory(all->err);
     for (size_t i = 0; i < items.n_items; i++) {
         const int code = add(all, &items.items[i]);
@@ -729,8 +738,10 @@ int wfs_patch_apply(const struct wfs_patch *patch, const struct wfs_catalog *to,
         return wfs_fail_memory(err);
     struct application all = {
         .patch = patch, .to = to, .out = made, .sources = sources, .err = err};
-    const int code = apply(&all, options, &refusals);
+    int code = apply(&all, options, &refusals);
     *ret_n_refused = refusals.n;
+    if (code == 0 && catalog_own_tensors(made) < 0)
+        code = wfs_fail_memory(err);
     if (code == 0)
         *out = steal(&made);
     return code;

@@ -84,7 +84,7 @@ struct twin {
 static bool is_twin(const void *ctx, uint32_t id)
 {
     const struct twin *twin = ctx;
-    return tied_are_same(&twin->catalog->tensors[id], twin->tensor);
+    return tied_are_same(wfs_catalog_tensor(twin->catalog, id), twin->tensor);
 }
 
 static int drop_tie(struct fitting *fitting, struct text_index *names, const char *name,
@@ -105,15 +105,16 @@ static int drop_ties(struct fitting *fitting, struct text_index *names)
     int code =
         catalog->n_tensors < UINT32_MAX ? map_reserve(&map, (uint32_t)catalog->n_tensors) : -ENOMEM;
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
-        const struct twin twin = {catalog, &catalog->tensors[i]};
+        const struct twin twin = {catalog, wfs_catalog_tensor(catalog, i)};
         const uint64_t hash = tied_hash(twin.tensor);
         uint32_t first;
         if (map_find(&map, hash, is_twin, &twin, &first)) {
-            code = drop_tie(fitting, names, twin.tensor->key, catalog->tensors[first].key);
+            code =
+                drop_tie(fitting, names, twin.tensor->key, wfs_catalog_tensor(catalog, first)->key);
             continue;
         }
         (void)map_add(&map, hash, (uint32_t)n_kept); /* there is room */
-        catalog->tensors[n_kept++] = catalog->tensors[i];
+        catalog_move_tensor(catalog, i, n_kept++);
     }
     map_done(&map);
     catalog->n_tensors = code == 0 ? n_kept : catalog->n_tensors;
@@ -284,7 +285,7 @@ static int tell_quantization(struct fitting *fitting, const struct wfs_shards *s
                     fitting->is_set ? "a set of files" : fitting->format->name);
     int code = 0;
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
-        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
         if (is_dequantized(fitting, tensor) &&
             (set == NULL || !is_taken_whole(set, catalog_home(catalog, tensor))))
             code = tell(fitting, WFS_FIT_QUANTIZATION, tensor->key, why);
@@ -314,7 +315,7 @@ static int tell_ids(struct fitting *fitting)
                                   fitting->format->name);
     int code = 0;
     for (size_t i = 0; i < fitting->catalog->n_tensors && code == 0; i++) {
-        const struct wfs_tensor *tensor = &fitting->catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(fitting->catalog, i);
         const char *id = wfs_tensor_attr(tensor, "param_id");
         const char *lent = wfs_tensor_attr(tensor, CATALOG_LENT_ID);
         if (id != NULL && (lent == NULL || strcmp(id, lent) != 0))

@@ -146,13 +146,18 @@ static void put_dtype(struct strbuf *out, const struct wfs_tensor *tensor)
 
 /* ---- metadata ---- */
 
+struct placed {
+    const struct wfs_tensor *tensor;
+    uint64_t start; /* in the data */
+};
+
 /* A file that is being laid out. Arrays are in the arena of the layout. */
 struct burnpack_plan {
     const struct wfs_catalog *catalog;
     struct wfs_layout *layout;
     struct wfs_error *err;
-    const struct wfs_tensor **by_key;
-    uint64_t *starts;              /* in the data; by position in the catalog */
+    struct placed *by_place;
+    const struct placed **by_key;
     uint64_t end;                  /* of the data */
     struct wfs_text *meta;         /* by name */
     struct catalog_value *scalars; /* by name */
@@ -160,9 +165,9 @@ struct burnpack_plan {
 };
 
 static int put_tensor(struct strbuf *out, const struct burnpack_plan *plan,
-                      const struct wfs_tensor *tensor)
+                      const struct placed *placed)
 {
-    const uint64_t start = plan->starts[tensor - plan->catalog->tensors];
+    const struct wfs_tensor *tensor = placed->tensor;
     uint64_t id;
     const int has_id = storable_param_id(tensor, &id, plan->err);
     if (has_id < 0)
@@ -177,8 +182,8 @@ static int put_tensor(struct strbuf *out, const struct burnpack_plan *plan,
         cborout_uint(out, tensor->shape.dims[i]);
     cborout_string(out, "data_offsets");
     cborout_array(out, 2);
-    cborout_uint(out, start);
-    cborout_uint(out, start + tensor->n_bytes);
+    cborout_uint(out, placed->start);
+    cborout_uint(out, placed->start + tensor->n_bytes);
     if (has_id) {
         cborout_string(out, "param_id");
         cborout_uint(out, id);
@@ -269,35 +274,34 @@ int burnpack_layout_check(const struct wfs_tensor *tensor, struct wfs_error *err
 
 static int compare_keys(const void *a, const void *b)
 {
-    const struct wfs_tensor *x = *(const struct wfs_tensor *const *)a;
-    const struct wfs_tensor *y = *(const struct wfs_tensor *const *)b;
-    return strcmp(x->key, y->key);
+    const struct placed *const *x = a, *const *y = b;
+    return strcmp((*x)->tensor->key, (*y)->tensor->key);
 }
 
 /* As a reader finds them: by place, then size, then key. */
-static int compare_places(const void *a, const void *b, void *ctx)
+static int compare_places(const void *a, const void *b)
 {
-    const struct burnpack_plan *plan = ctx;
-    const struct wfs_tensor *x = *(const struct wfs_tensor *const *)a;
-    const struct wfs_tensor *y = *(const struct wfs_tensor *const *)b;
-    const uint64_t start_x = plan->starts[x - plan->catalog->tensors];
-    const uint64_t start_y = plan->starts[y - plan->catalog->tensors];
-    if (start_x != start_y)
-        return start_x < start_y ? -1 : 1;
-    if (x->n_bytes != y->n_bytes)
-        return x->n_bytes < y->n_bytes ? -1 : 1;
-    return strcmp(x->key, y->key);
+    const struct placed *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->tensor->n_bytes != y->tensor->n_bytes)
+        return x->tensor->n_bytes < y->tensor->n_bytes ? -1 : 1;
+    return strcmp(x->tensor->key, y->tensor->key);
 }
 
 static int sort_tensors(struct burnpack_plan *plan)
 {
     const size_t n = plan->catalog->n_tensors;
-    qsort_r(plan->layout->order, n, sizeof(*plan->layout->order), compare_places, plan);
+    qsort(plan->by_place, n, sizeof(*plan->by_place), compare_places);
+    for (size_t i = 0; i < n; i++) {
+        plan->by_key[i] = &plan->by_place[i];
+        plan->layout->order[i] = plan->by_place[i].tensor;
+    }
     qsort(plan->by_key, n, sizeof(*plan->by_key), compare_keys);
     for (size_t i = 1; i < n; i++) {
         if (compare_keys(&plan->by_key[i - 1], &plan->by_key[i]) == 0)
             return wfs_fail(plan->err, EINVAL, "two tensors have the key '%s'",
-                            wfs_quote(plan->by_key[i]->key).text);
+                            wfs_quote(plan->by_key[i]->tensor->key).text);
     }
     return 0;
 }
@@ -309,19 +313,19 @@ static int place_tensors(struct burnpack_plan *plan)
         return wfs_fail(plan->err, E2BIG, "%s, Burn reads at most %" PRIu64 " from a Burnpack",
                         wfs_count(n, "tensor").text, BURNPACK_TENSORS_MAX);
     plan->by_key = arena_calloc(&plan->layout->arena, n, sizeof(*plan->by_key));
-    plan->starts = arena_calloc(&plan->layout->arena, n, sizeof(*plan->starts));
+    plan->by_place = arena_calloc(&plan->layout->arena, n, sizeof(*plan->by_place));
     plan->layout->order = arena_calloc(&plan->layout->arena, n, sizeof(*plan->layout->order));
-    if (plan->by_key == NULL || plan->starts == NULL || plan->layout->order == NULL)
+    if (plan->by_key == NULL || plan->by_place == NULL || plan->layout->order == NULL)
         return wfs_fail_memory(plan->err);
     for (size_t i = 0; i < n; i++) {
-        const struct wfs_tensor *tensor = &plan->catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(plan->catalog, i);
         const int code = storable_check_tensor(plan->layout->format, tensor, plan->err);
         if (code < 0)
             return code;
-        plan->by_key[i] = plan->layout->order[i] = tensor;
+        plan->by_place[i].tensor = tensor;
         /* Neither can overflow: there are few tensors, and each has its cap. */
-        checked_round_up(plan->end, BURNPACK_ALIGNMENT, &plan->starts[i]);
-        plan->end = plan->starts[i] + tensor->n_bytes;
+        checked_round_up(plan->end, BURNPACK_ALIGNMENT, &plan->by_place[i].start);
+        plan->end = plan->by_place[i].start + tensor->n_bytes;
     }
     return sort_tensors(plan);
 }
@@ -421,7 +425,8 @@ static int add_data(const struct burnpack_plan *plan, uint64_t data)
                         "the file would have %s, Burn reads at most %" PRIu64 " of a Burnpack",
                         wfs_count(data + plan->end, "byte").text, BURNPACK_FILE_MAX);
     for (size_t i = 0; i < plan->catalog->n_tensors; i++) {
-        if (layout_add_tensor(layout, data + plan->starts[i], &plan->catalog->tensors[i]) < 0)
+        const struct placed *placed = &plan->by_place[i];
+        if (layout_add_tensor(layout, data + placed->start, placed->tensor) < 0)
             return wfs_fail_memory(plan->err);
     }
     /* What has no bytes begins at a multiple of 256 too, and may be the last. */

@@ -28,7 +28,7 @@ enum { N_CRC_PARTS = 16 };
 int layout_check_tensors(const struct wfs_catalog *catalog, struct wfs_error *err)
 {
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
         if (tensor->trouble != NULL)
             return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s", wfs_quote(tensor->key).text,
                             tensor->trouble);
@@ -54,7 +54,7 @@ static int check_blocks(const struct wfs_format *format, const struct wfs_catalo
     uint64_t n_bytes[2] = {0};
     static const enum wfs_dtype dtypes[2] = {WFS_BF16, WFS_F32};
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
         const bool is_lost = wfs_dtype_has_blocks((enum wfs_dtype)tensor->dtype) &&
                              !format->functions->stores(tensor);
         first = first == NULL && is_lost ? tensor : first;

@@ -214,7 +214,7 @@ static int take_found(void *ctx, const struct wfs_tensor *found)
     if (i >= layout->catalog->n_tensors)
         return 0; /* they are counted */
     const struct wfs_tensor *wanted =
-        layout->order != NULL ? layout->order[i] : &layout->catalog->tensors[i];
+        layout->order != NULL ? layout->order[i] : wfs_catalog_tensor(layout->catalog, i);
     if (strcmp(wanted->key, found->key) != 0 || wanted->dtype != found->dtype ||
         wanted->n_bytes != found->n_bytes || !wfs_shape_is_equal(&wanted->shape, &found->shape))
         return fail_tensor(readback, wanted);

@@ -525,11 +525,12 @@ static int compare_tensors(struct comparing *c)
         }
     }
     for (size_t i = 0; i < wanted->n_tensors && code == 0; i++) {
-        const char *key = wanted->tensors[i].key;
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(wanted, i);
+        const char *key = tensor->key;
         const uint32_t leaf = text_index_find(&leaves->names, key, strlen(key));
         if (leaf != TEXT_INDEX_NONE && leaves->leaves[leaf].tensor != NULL)
             continue;
-        code = compare_tensor(c, key, strlen(key), &wanted->tensors[i]);
+        code = compare_tensor(c, key, strlen(key), tensor);
         n++;
     }
     if (code == 0 && n != c->found->n_tensors)

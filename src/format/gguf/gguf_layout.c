@@ -183,7 +183,7 @@ static int put_infos(struct plan *plan)
 {
     uint64_t offset = 0;
     for (size_t i = 0; i < plan->catalog->n_tensors; i++) {
-        const struct wfs_tensor *tensor = &plan->catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(plan->catalog, i);
         const int code = storable_check_tensor(plan->layout->format, tensor, plan->err);
         if (code < 0)
             return code;
@@ -227,7 +227,7 @@ static int lay_out(struct plan *plan)
     if (head == NULL || layout_add_bytes(layout, 0, head, plan->head.n_bytes) < 0 || pad(plan) < 0)
         return wfs_fail_memory(plan->err);
     for (size_t i = 0; i < plan->catalog->n_tensors; i++) {
-        if (layout_add_tensor(layout, layout->n_bytes, &plan->catalog->tensors[i]) < 0 ||
+        if (layout_add_tensor(layout, layout->n_bytes, wfs_catalog_tensor(plan->catalog, i)) < 0 ||
             pad(plan) < 0)
             return wfs_fail_memory(plan->err);
     }

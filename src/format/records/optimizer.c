@@ -153,7 +153,7 @@ static int collect_nested(struct state *state)
     struct state_name name;
     int code = 0;
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
-        if (!parse_nested(catalog->tensors[i].key, &name) || name.rest == NULL)
+        if (!parse_nested(wfs_catalog_tensor(catalog, i)->key, &name) || name.rest == NULL)
             return 0;
         code = add_parameter(state, name.id, name.rank);
     }
@@ -284,7 +284,7 @@ static int collect_flat(struct state *state)
     for (size_t i = 0; i < catalog->values.n && is_state; i++)
         is_state = has_parameter(state, catalog->values.list[i].name);
     for (size_t i = 0; i < catalog->n_tensors && is_state; i++)
-        is_state = has_parameter(state, catalog->tensors[i].key);
+        is_state = has_parameter(state, wfs_catalog_tensor(catalog, i)->key);
     return is_state;
 }
 
@@ -346,6 +346,8 @@ int optimizer_fit(struct wfs_catalog *catalog, const struct wfs_format *format)
     int code = is_flat ? collect_nested(&state) : collect_flat(&state);
     if (code <= 0)
         return code;
+    if (catalog_own_tensors(catalog) < 0)
+        return -ENOMEM;
     code = is_flat ? flatten_values(&state) : nest_values(&state);
     if (code == 0)
         code = is_flat ? flatten_tensors(&state) : nest_tensors(&state);

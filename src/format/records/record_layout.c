@@ -546,7 +546,7 @@ static const char *const *settings_of(const struct wfs_catalog *catalog)
     static const char *const wide[] = {"f64", "i64", "DoublePrecisionSettings"};
     size_t n_half = 0, n_wide = 0, n = 0;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const enum wfs_dtype dtype = (enum wfs_dtype)catalog->tensors[i].dtype;
+        const enum wfs_dtype dtype = (enum wfs_dtype)wfs_catalog_tensor(catalog, i)->dtype;
         n += wfs_dtype_kind(dtype) == WFS_KIND_FLOAT;
         n_half += dtype == WFS_F16;
         n_wide += dtype == WFS_F64;
@@ -646,7 +646,8 @@ static int check_tensors(const struct plan *plan)
 {
     int code = 0;
     for (size_t i = 0; i < plan->catalog->n_tensors && code == 0; i++)
-        code = storable_check_tensor(plan->layout->format, &plan->catalog->tensors[i], plan->err);
+        code = storable_check_tensor(plan->layout->format, wfs_catalog_tensor(plan->catalog, i),
+                                     plan->err);
     return code;
 }
 

@@ -179,9 +179,9 @@ static int add_items(struct record_outline *outline, struct wfs_error *err)
     if (items == NULL)
         return wfs_fail_memory(err);
     for (size_t i = 0; i < catalog->n_tensors; i++)
-        items[i] = (struct item){.key = catalog->tensors[i].key,
-                                 .tensor = &catalog->tensors[i],
-                                 .place = catalog->tensors[i].place,
+        items[i] = (struct item){.key = wfs_catalog_tensor(catalog, i)->key,
+                                 .tensor = wfs_catalog_tensor(catalog, i),
+                                 .place = wfs_catalog_tensor(catalog, i)->place,
                                  .i = i};
     for (size_t i = catalog->n_tensors; i < n; i++) {
         const struct catalog_value *value = &catalog->values.list[i - catalog->n_tensors];

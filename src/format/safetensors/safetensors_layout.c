@@ -177,7 +177,7 @@ static int check_keys_differ(const struct wfs_catalog *catalog, struct wfs_error
     if (text_index_reserve(&keys, catalog->n_tensors) < 0)
         return wfs_fail_memory(err);
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const char *key = catalog->tensors[i].key;
+        const char *key = wfs_catalog_tensor(catalog, i)->key;
         uint32_t number;
         if (text_index_add(&keys, key, strlen(key), &number) < 0)
             return wfs_fail_memory(err);
@@ -192,7 +192,7 @@ static int check_catalog(const struct wfs_format *format, const struct wfs_catal
 {
     int code = storable_check_metadata(catalog, err);
     for (size_t i = 0; code == 0 && i < catalog->n_tensors; i++)
-        code = storable_check_tensor(format, &catalog->tensors[i], err);
+        code = storable_check_tensor(format, wfs_catalog_tensor(catalog, i), err);
     if (code == 0)
         code = check_keys_differ(catalog, err);
     return code;
@@ -211,7 +211,7 @@ static int sort(const struct wfs_catalog *catalog, struct wfs_layout *layout, st
     if (plan->tensors == NULL || plan->meta == NULL || plan->pieces == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < plan->n_tensors; i++)
-        plan->tensors[i] = &catalog->tensors[i];
+        plan->tensors[i] = wfs_catalog_tensor(catalog, i);
     size_t i = 0;
     for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next)
         plan->meta[i++] = text;

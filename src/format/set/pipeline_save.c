@@ -66,18 +66,18 @@ static int divide(struct wfs_shards *set, struct wfs_error *err)
     const struct wfs_catalog *catalog = set->catalog;
     const char *rest;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        struct pipeline_part *part = find_part(set, catalog->tensors[i].key, &rest);
+        struct pipeline_part *part = find_part(set, wfs_catalog_tensor(catalog, i)->key, &rest);
         if (part == NULL)
             return wfs_fail(
                 err, EINVAL,
                 "'%s' is in none of the components of the pipeline, such as '%s': write "
                 "one file, or rename it",
-                wfs_quote(catalog->tensors[i].key).text,
+                wfs_quote(wfs_catalog_tensor(catalog, i)->key).text,
                 wfs_quote(set->parts[0].member->name).text);
         struct wfs_tensor *tensor = catalog_add(part->catalog);
         if (tensor == NULL)
             return wfs_fail_memory(err);
-        *tensor = catalog->tensors[i];
+        *tensor = *wfs_catalog_tensor(catalog, i);
         tensor->key = rest;
     }
     for (const struct wfs_text *text = catalog->meta.first; text != NULL; text = text->next) {

@@ -65,7 +65,7 @@ static int cut_as_it_was(struct wfs_shards *set, struct wfs_error *err)
     const struct wfs_catalog *catalog = set->catalog;
     struct shard *shard = NULL;
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
         const struct source *home = catalog_home(catalog, tensor);
         if (shard == NULL || home != NULL) {
             shard = find_home(set, home);
@@ -102,7 +102,7 @@ static void cutting_done(struct cutting *cutting)
 static int put(struct cutting *cutting, size_t i)
 {
     struct wfs_shards *set = cutting->set;
-    const struct wfs_tensor *tensor = &set->catalog->tensors[i];
+    const struct wfs_tensor *tensor = wfs_catalog_tensor(set->catalog, i);
     const bool is_stored = tensor->n_bytes > 0 && tensor->stored.source != NULL;
     const uint32_t n_before = cutting->by_position.n_texts;
     uint32_t number = n_before;

@@ -41,7 +41,7 @@ uint64_t dcp_companion_hash(const struct catalog_companion *companion, const str
 static bool has_new_tensor(const struct wfs_catalog *catalog)
 {
     for (size_t i = 0; i < catalog->n_tensors; i++) {
-        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
         const struct catalog_place *place = &catalog->values.places[catalog_place(catalog, tensor)];
         if (catalog_place(catalog, tensor) != 0 && is_in(&catalog->own->companion, place->id) &&
             place->stamp != catalog_stamp(tensor))

@@ -94,7 +94,7 @@ static const struct wfs_tensor *tensor_of(const struct walk *walk, uint32_t id)
         what == WHAT_NP_FROMBUFFER || what == WHAT_LOAD_FROM_BYTES ||
         torch_plan_storage(walk->plan, id) != NULL)
         return NULL;
-    return &walk->plan->catalog->tensors[number - 1];
+    return wfs_catalog_tensor(walk->plan->catalog, number - 1);
 }
 
 /* Returns whether PyTorch takes a list apart. Lists in it are bounded by the parts of a path. */

@@ -43,7 +43,7 @@ static int add_tensors(struct torch_plan *plan)
     autofree uint32_t *ids = calloc(catalog->n_tensors + 1, sizeof(*ids));
     int code = ids == NULL ? -ENOMEM : 0;
     for (size_t i = 0; i < catalog->n_tensors && code == 0; i++) {
-        const struct wfs_tensor *tensor = &catalog->tensors[i];
+        const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
         ids[i] = torch_record_call(plan, tensor, 0);
         code = add_item(plan, tensor->key, ids[i]);
     }
@@ -61,7 +61,8 @@ static int make_flat(struct torch_plan *plan)
     if (catalog->n_tensors >= UINT32_MAX / 8)
         return wfs_fail(plan->err, E2BIG, "too many tensors: %zu", catalog->n_tensors);
     for (size_t i = 0; code == 0 && i < catalog->n_tensors; i++)
-        code = storable_check_tensor(plan->layout->format, &catalog->tensors[i], plan->err);
+        code =
+            storable_check_tensor(plan->layout->format, wfs_catalog_tensor(catalog, i), plan->err);
     if (code < 0)
         return code;
     plan->root = torch_plan_dict(plan);

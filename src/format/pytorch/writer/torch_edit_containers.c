@@ -679,7 +679,7 @@ static int set_order(struct torch_edit *edit)
     for (uint32_t k = 0; k < edit->n_walk; k++) {
         const struct edit_node *node = &edit->nodes[edit->walk[k]];
         if (node->kind == PLACE_TENSOR && node->claim != 0 && n < catalog->n_tensors)
-            layout->order[n++] = &catalog->tensors[node->claim - 1];
+            layout->order[n++] = wfs_catalog_tensor(catalog, node->claim - 1);
     }
     return n == catalog->n_tensors
                ? 0

@@ -352,7 +352,8 @@ static int claim_all(struct torch_edit *edit)
         edit->nodes[i].parent = edit->places[i].parent;
     }
     for (uint32_t i = 0; i < catalog->n_tensors; i++)
-        claim(edit, catalog->tensors[i].place, PLACE_TENSOR, i, catalog->tensors[i].key, 0);
+        claim(edit, wfs_catalog_tensor(catalog, i)->place, PLACE_TENSOR, i,
+              wfs_catalog_tensor(catalog, i)->key, 0);
     for (uint32_t i = 0; i < catalog->values.n; i++)
         claim(edit, catalog->values.list[i].place, PLACE_VALUE, i, catalog->values.list[i].name,
               catalog->values.list[i].id);
@@ -475,7 +476,7 @@ static uint32_t find_root(const struct torch_edit *edit)
     const struct wfs_catalog *catalog = edit->catalog;
     if (catalog->n_tensors == 0 || edit->n_nodes > edit->n_places)
         return loaded_root(edit);
-    const uint32_t leaf = catalog->tensors[0].place;
+    const uint32_t leaf = wfs_catalog_tensor(catalog, 0)->place;
     for (uint32_t i = edit->places[leaf].parent; i != 0; i = edit->places[i].parent) {
         if (edit_name_old(edit, i).n_bytes > 0 && edit->nodes[i].kind == PLACE_HOLDER &&
             edit->places[i].start != PLACE_FIXED && (is_whole(edit, i) || is_left_alone(edit, i)))

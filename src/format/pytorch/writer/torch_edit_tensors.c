@@ -185,8 +185,9 @@ static int rewrite(struct torch_plan *plan, uint32_t id, const struct maker *mak
 static const struct wfs_tensor *tensor_at(const struct torch_edit *edit, uint32_t i)
 {
     const struct edit_node *node = &edit->nodes[i];
-    return node->kind == PLACE_TENSOR && node->claim != 0 ? &edit->catalog->tensors[node->claim - 1]
-                                                          : NULL;
+    return node->kind == PLACE_TENSOR && node->claim != 0
+               ? wfs_catalog_tensor(edit->catalog, node->claim - 1)
+               : NULL;
 }
 
 /* Returns whether it differs from the loaded one: always in a tar, whose tensors a zip cannot name

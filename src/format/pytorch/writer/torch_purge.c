@@ -219,7 +219,7 @@ static int settle_places(struct purge *purge)
     struct catalog_place *kept =
         arena_calloc(&purge->catalog->arena, (size_t)n_places + 1, sizeof(*kept));
     autofree uint32_t *numbers = calloc((size_t)n_places + 1, sizeof(*numbers));
-    if (kept == NULL || numbers == NULL)
+    if (kept == NULL || numbers == NULL || catalog_own_tensors(purge->catalog) < 0)
         return -ENOMEM;
     choose_dicts(purge);
     purge->is_flat = values->root != 0 && is_gone(purge, values->root);
