@@ -36,11 +36,12 @@ static inline void check_text(const char *text)
 }
 
 /* NULL when the bytes are refused, for a reason that damaged files can have. */
-static inline struct wfs_catalog *load_as(const struct wfs_format *format, const void *bytes,
-                                          size_t n_bytes, bool force)
+static inline struct wfs_catalog *load_for(const struct wfs_format *format, const void *bytes,
+                                           size_t n_bytes, bool force,
+                                           const struct load_taker *taker)
 {
     struct wfs_error err = {0};
-    struct load_context context = {.force = force};
+    struct load_context context = {.force = force, .taker = taker};
     struct wfs_catalog *catalog;
     struct source *source;
     limits_init(&context.limits);
@@ -56,6 +57,12 @@ static inline struct wfs_catalog *load_as(const struct wfs_format *format, const
     check_text(err.text);
     wfs_catalog_free(catalog);
     return NULL;
+}
+
+static inline struct wfs_catalog *load_as(const struct wfs_format *format, const void *bytes,
+                                          size_t n_bytes, bool force)
+{
+    return load_for(format, bytes, n_bytes, force, NULL);
 }
 
 /* All values can be written as JSON. */

@@ -39,6 +39,36 @@ static void check_loosely(const struct wfs_catalog *catalog)
     }
 }
 
+struct taking {
+    const struct wfs_catalog *wanted; /* NULL: anything */
+    size_t n;
+};
+
+static int take(void *ctx, const struct wfs_tensor *tensor)
+{
+    struct taking *taking = ctx;
+    const size_t i = taking->n++;
+    if (taking->wanted == NULL)
+        return 0;
+    demand(i < wfs_catalog_n_tensors(taking->wanted));
+    const struct wfs_tensor *wanted = wfs_catalog_tensor(taking->wanted, i);
+    demand(strcmp(tensor->key, wanted->key) == 0 && tensor->dtype == wanted->dtype &&
+           wfs_shape_is_equal(&tensor->shape, &wanted->shape) &&
+           tensor->stored.offset == wanted->stored.offset && tensor->n_bytes == wanted->n_bytes);
+    return 0;
+}
+
+/* Tensors that are given away are those of the catalog, in a file that a saver wrote. */
+static void check_taking(const struct wfs_catalog *wanted, const void *bytes, size_t n_bytes)
+{
+    struct taking taking = {.wanted = wanted};
+    const struct load_taker taker = {take, &taking};
+    struct wfs_catalog *rest = load_for(&format_safetensors, bytes, n_bytes, false, &taker);
+    demand(rest != NULL ? wfs_catalog_n_tensors(rest) == 0 : wanted == NULL);
+    demand(wanted == NULL || taking.n == wfs_catalog_n_tensors(wanted));
+    wfs_catalog_free(rest);
+}
+
 static void check_again(const struct wfs_catalog *catalog)
 {
     size_t n_bytes = 0, n_again = 0;
@@ -47,6 +77,7 @@ static void check_again(const struct wfs_catalog *catalog)
     struct wfs_catalog *again = load_as(&format_safetensors, bytes, n_bytes, false);
     demand(again != NULL && wfs_catalog_n_tensors(again) == wfs_catalog_n_tensors(catalog));
     check_strictly(again, n_bytes);
+    check_taking(again, bytes, n_bytes);
     char *twice = write_file(&format_safetensors, again, SIZE_MAX, false, &n_again);
     demand(twice != NULL && n_again == n_bytes && memcmp(twice, bytes, n_bytes) == 0);
     for (size_t i = 0; i < wfs_catalog_n_tensors(again) && i < 64; i++)
@@ -71,6 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     struct wfs_catalog *strict = load_as(&format_safetensors, data, n_bytes, false);
     struct wfs_catalog *loose = load_as(&format_safetensors, data, n_bytes, true);
     check_sniffing(data, n_bytes);
+    check_taking(NULL, data, n_bytes);
     if (loose != NULL) {
         check_findings(loose);
         check_loosely(loose);

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 
+#include <weightfs/strbuf.h>
+
 static void odd_but_valid_files_are_read(void)
 {
     static const struct {
@@ -278,6 +280,117 @@ static void a_path_is_loaded_with_its_options(void)
     check_str(wfs_format_by_path("a/b.safetensors")->name, "safetensors");
 }
 
+/* A header of several parts: metadata and a key that are longer than a part, and characters of
+ * several bytes, quotes and escapes wherever a part may end. */
+static struct file large_file(size_t n_shift, size_t n_tensors)
+{
+    static const char letters[] = "\xd0\xba\xe2\x82\xac\xf0\x9f\x98\x80\\\"\\u0041}{,";
+    autostrbuf struct strbuf header = {0};
+    strbuf_puts(&header, "{\"__metadata__\":{\"long\":\"");
+    for (size_t i = 0; i < 150000; i++)
+        strbuf_puts(&header, i < n_shift ? "x" : letters);
+    strbuf_puts(&header, "\"}");
+    for (size_t i = 0; i < n_tensors; i++) {
+        strbuf_printf(&header, ",\"%s", letters);
+        for (size_t k = 0; k < (i == 7000 ? 100000u : 0u); k++)
+            strbuf_puts(&header, letters);
+        strbuf_printf(&header,
+                      "%zu\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}", i,
+                      i % 2, i / 2, (i + 1) / 2);
+    }
+    strbuf_puts(&header, "}   ");
+    return file_of(header.bytes, n_tensors / 2);
+}
+
+struct taken {
+    const struct wfs_catalog *wanted;
+    size_t n, n_most;
+};
+
+static int take(void *ctx, const struct wfs_tensor *tensor)
+{
+    struct taken *taken = ctx;
+    const struct wfs_tensor *wanted = wfs_catalog_tensor(taken->wanted, taken->n);
+    if (taken->n == taken->n_most)
+        return -EINTR;
+    if (taken->n++ < wfs_catalog_n_tensors(taken->wanted) &&
+        (strcmp(tensor->key, wanted->key) != 0 || tensor->n_bytes != wanted->n_bytes ||
+         tensor->stored.offset != wanted->stored.offset ||
+         !wfs_shape_is_equal(&tensor->shape, &wanted->shape)))
+        check_str(tensor->key, "another");
+    return 0;
+}
+
+static void tensors_are_given_away_by_parts(void)
+{
+    struct load_context context = default_context();
+    context.limits.key = UINT32_MAX;
+    for (size_t n_shift = 0; n_shift < 24; n_shift++) {
+        struct file file = large_file(n_shift, 20000);
+        struct loaded whole = load(file, &context);
+        if (!check_int(whole.code, 0)) {
+            printf("# %s\n", whole.err.text);
+            abort();
+        }
+        struct taken taken = {whole.catalog, 0, SIZE_MAX};
+        const struct load_taker taker = {take, &taken};
+        struct load_context giving = context;
+        giving.taker = &taker;
+        struct loaded rest = load(file, &giving);
+        if (check_int(rest.code, 0)) {
+            check_uint(taken.n, 20000);
+            check_uint(wfs_catalog_n_tensors(rest.catalog), 0);
+            check_str(wfs_catalog_meta(rest.catalog)->value,
+                      wfs_catalog_meta(whole.catalog)->value);
+        }
+        wfs_catalog_free(rest.catalog);
+        done(&file, &whole);
+    }
+}
+
+static void a_taker_ends_the_loading_and_damage_is_found(void)
+{
+    struct load_context context = default_context();
+    context.limits.key = UINT32_MAX;
+    struct file file = large_file(0, 20000);
+    struct loaded whole = load(file, &context);
+    struct taken taken = {whole.catalog, 0, 12345};
+    const struct load_taker taker = {take, &taken};
+    struct load_context giving = context;
+    giving.taker = &taker;
+    struct source *source;
+    struct wfs_catalog *rest;
+    check_int(source_new_memory("x", file.bytes, file.n_bytes, &source), 0);
+    check_int(load_source(source, &giving, &rest, NULL), -EINTR);
+    check_uint(taken.n, 12345);
+    taken.n_most = SIZE_MAX;
+    const struct {
+        size_t before_data; /* bytes from the end of the header */
+        char byte;
+        const char *error;
+    } damages[] = {{2, '}', "invalid JSON in header: "},
+                   {1000, '\xff', "invalid UTF-8 in header at byte "},
+                   {12, '9', "invalid JSON in header: tensor '"},
+                   {16, '8', "tensor '"}};
+    char *end = file.bytes + file.n_bytes - 10000;
+    for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+        char *at = end - damages[i].before_data;
+        const char was = *at;
+        *at = damages[i].byte;
+        taken.n = 0;
+        struct loaded damaged = load(file, &giving);
+        check(damaged.code == -EBADMSG);
+        if (!check(strncmp(damaged.err.text, damages[i].error, strlen(damages[i].error)) == 0))
+            printf("# %s\n", damaged.err.text);
+        *at = was;
+    }
+    taken.n = 0;
+    file.n_bytes--;
+    struct loaded cut = load(file, &giving);
+    check(cut.code == -EBADMSG && strstr(cut.err.text, "truncated") != NULL);
+    done(&file, &whole);
+}
+
 int main(void)
 {
     check_run(odd_but_valid_files_are_read);
@@ -290,5 +403,7 @@ int main(void)
     check_run(what_nobody_knows_is_told_by_its_first_bytes);
     check_run(a_failing_disk_is_no_damaged_file);
     check_run(a_path_is_loaded_with_its_options);
+    check_run(tensors_are_given_away_by_parts);
+    check_run(a_taker_ends_the_loading_and_damage_is_found);
     return check_done();
 }
