@@ -34,7 +34,7 @@ struct json_text {
 
 struct json {
     char *start, *at, *end;
-    size_t n_before; /* bytes of the text before `start` */
+    size_t n_before;   /* bytes of the text before `start` */
     unsigned depth;    /* open containers */
     bool is_first;     /* the innermost container was opened just now */
     const char *error; /* NULL while all is well; `at` stands where it is not */

@@ -17,7 +17,7 @@ struct wfs_remote;
 struct wfs_layout;
 
 /* Takes the tensors of a file in the order of the listing; each lives as long as the call. A
- * negative errno ends the loading, and the error of the load has been told why. */
+ * negative errno ends the loading; the reason is in the error of the load then. */
 struct load_taker {
     int (*take)(void *ctx, const struct wfs_tensor *tensor);
     void *ctx;

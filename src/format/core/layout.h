@@ -26,7 +26,7 @@ struct layout_segment {
     uint64_t offset, n_bytes;
     const struct wfs_tensor *tensor; /* NULL: bytes */
     const void *bytes;               /* NULL: they are made */
-    struct layout_crc *crc; /* stored in the bytes at crc_offset; NULL: none */
+    struct layout_crc *crc;          /* stored in the bytes at crc_offset; NULL: none */
     uint32_t crc_offset;
 };
 

@@ -71,7 +71,7 @@ struct safetensors_load {
     struct tally tally;
     char *header; /* malloc'ed, the whole, or a part for a taker; strings in it get unescaped */
     size_t n_header_room;
-    uint64_t n_header, n_read; /* bytes of the header; of it, those read */
+    uint64_t n_header, n_read;         /* bytes of the header; of it, those read */
     struct safetensors_entry *entries; /* malloc'ed; as in the header, later as in the data */
     size_t n_entries, n_room;
     uint64_t n_given;      /* bytes of the data that tensors given away have */

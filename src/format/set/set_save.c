@@ -79,8 +79,7 @@ static int read_taken(struct saving *saving, const struct shard *shard)
     auto_catalog struct wfs_catalog *found = NULL;
     uint64_t wanted, digest;
     const int code =
-        readback_load(saving->set->format, shard->outfile, shard->found, NULL, &found,
-                      saving->err);
+        readback_load(saving->set->format, shard->outfile, shard->found, NULL, &found, saving->err);
     if (code < 0)
         return code;
     if (wfs_catalog_digest(found, &digest) < 0 || wfs_catalog_digest(shard->found, &wanted) < 0)
