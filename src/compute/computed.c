@@ -299,7 +299,8 @@ static bool add_matrix(const struct compute_matrix *m, bool is_whole, uint64_t *
         (!checked_mul(n_cols, core[2], &n_cols) || !checked_mul(core[0], core[1], &n_core) ||
          !add_bytes(n_core, core[2], sum)))
         return false;
-    return add_bytes(left[2], n_cols, sum) && (!is_whole || add_bytes(left[1], n_cols, sum));
+    return add_bytes(left[2], factors_row_step(n_cols), sum) &&
+           (!is_whole || add_bytes(left[1], n_cols, sum));
 }
 
 int compute_check(const struct compute_step *step, struct wfs_error *err)

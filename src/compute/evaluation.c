@@ -340,13 +340,6 @@ static int mix_arc(struct work *work, const struct compute_step *step, const str
 
 /* ---- rotations ---- */
 
-/* to = a * b, all of n rows and columns */
-static void multiply_square(const double *a, const double *b, size_t n, double *to)
-{
-    for (size_t i = 0; i < n; i++)
-        kernel_multiply(a + i * n, n, b, n, n, to + i * n);
-}
-
 /* I + 2Q + 2Q^2 ... + Q^(n_terms - 1); power and next are scratch. */
 static void sum_series(const double *q, size_t n, unsigned n_terms, double *power, double *next,
                        double *to)
@@ -356,7 +349,7 @@ static void sum_series(const double *q, size_t n, unsigned n_terms, double *powe
         to[i * n + i] = 1;
     memcpy(power, to, n * n * sizeof(*to));
     for (unsigned term = 1; term < n_terms; term++) {
-        multiply_square(power, q, n, next);
+        kernel_multiply(power, n, n, q, n, n, next, n);
         memcpy(power, next, n * n * sizeof(*to));
         kernel_add(to, term == n_terms - 1 ? 1 : 2, power, n * n);
     }

@@ -89,11 +89,15 @@ int factors_read_base_single(struct work *work, const struct patch *patch, float
 
 /* ---- factors on the shelf ---- */
 
+uint64_t factors_row_step(uint64_t n_cols)
+{
+    return n_cols > 0 && n_cols % (2 * STRIP) == 0 ? n_cols + STRIP : n_cols;
+}
+
 struct filling {
     const struct wfs_io *io;
     const struct wfs_tensor *tensor, *core, *rank_scale;
     uint64_t batch, n_rows, n_cols; /* of the result */
-    const struct compute_step *step;
     const struct compute_matrix *matrix;
 };
 
@@ -148,6 +152,17 @@ static int fill_right(void *ctx, double *to)
     return code;
 }
 
+/* The same with its rows apart. */
+static int fill_apart(void *ctx, double *to)
+{
+    const struct filling *f = ctx;
+    const uint64_t n_step = factors_row_step(f->n_cols);
+    const int code = fill_right(ctx, to);
+    for (uint64_t k = f->n_rows; code == 0 && n_step > f->n_cols && k-- > 1;)
+        memmove(to + k * n_step, to + k * f->n_cols, (size_t)f->n_cols * sizeof(*to));
+    return code;
+}
+
 /* Numbers of arrays of a step. */
 enum { PART_A, PART_B, PART_ROTATIONS, PART_VECTOR, PART_ROW_SCALE, N_PARTS };
 
@@ -170,7 +185,7 @@ static int take_right(struct work *work, const struct compute_step *step,
                                   : tensor_dim(&m->right, 2);
     const struct shelf_key key =
         key_of(work->computation, step, m == &step->a ? PART_A : PART_B, batch);
-    return shelf_take(&key, (size_t)(f.n_rows * f.n_cols), fill_right, &f, ret);
+    return shelf_take(&key, (size_t)(f.n_rows * factors_row_step(f.n_cols)), fill_apart, &f, ret);
 }
 
 static int fill_vector(void *ctx, double *to)
@@ -222,16 +237,15 @@ static int multiply(struct work *work, const struct compute_step *step,
                     const struct compute_matrix *m, const struct patch *patch, double *to)
 {
     const size_t n_rank = (size_t)tensor_dim(&m->left, 2);
-    const size_t n_step = (size_t)work->computation->n_cols;
+    const size_t n_step = (size_t)factors_row_step(work->computation->n_cols);
     const double *right = NULL;
     int code = read_left(work, m, patch->row, patch->n_rows);
     if (code == 0)
         code = take_right(work, step, m, patch->row / work->computation->n_rows, &right);
     for (size_t col = 0; code == 0 && col < patch->n_cols; col += STRIP) {
         const size_t n = patch->n_cols - col < STRIP ? patch->n_cols - col : STRIP;
-        for (size_t i = 0; i < patch->n_rows; i++)
-            kernel_multiply(work->left + i * n_rank, n_rank, right + patch->col + col, n_step, n,
-                            to + i * patch->n_cols + col);
+        kernel_multiply(work->left, patch->n_rows, n_rank, right + patch->col + col, n_step, n,
+                        to + col, patch->n_cols);
     }
     shelf_give_back(right);
     if (code == 0 && step_has(&m->row_scale))
@@ -273,9 +287,9 @@ static int fill_whole(void *ctx, double *to)
     double *right = left + n_rows * n_rank;
     int code = factors_decode(f->io, &m->left, 0, (size_t)(n_rows * n_rank), left, bytes);
     code = code < 0 ? code : fill_right(&right_of, right);
-    for (uint64_t i = 0; code == 0 && i < n_rows; i++)
-        kernel_multiply(left + i * n_rank, (size_t)n_rank, right, (size_t)right_of.n_cols,
-                        (size_t)right_of.n_cols, to + i * right_of.n_cols);
+    if (code == 0)
+        kernel_multiply(left, (size_t)n_rows, (size_t)n_rank, right, (size_t)right_of.n_cols,
+                        (size_t)right_of.n_cols, to, (size_t)right_of.n_cols);
     return code;
 }
 

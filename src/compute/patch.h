@@ -65,7 +65,7 @@ struct patch {
     size_t n_rows, n_cols;
 };
 
-enum { PATCH_ELEMS = 16384 }; /* elements that are computed together, where a row is not longer */
+enum { PATCH_ELEMS = 32768 }; /* elements that are computed together, where a row is not longer */
 
 /* Memory for the work on patches of up to a number of elements. */
 struct work {
@@ -95,6 +95,10 @@ int factors_read_matrix(struct work *work, const struct compute_step *step,
 int factors_find_term(struct work *work, const struct compute_step *step, const struct patch *patch,
                       double *to);
 
+/* Returns how many elements of memory there are from row to row of a right factor. A multiple of 4
+ * KiB, as rows often have, would let them push each other out of the nearest cache. */
+uint64_t factors_row_step(uint64_t n_cols);
+
 /* Returns the vector of a step, to be given back to the shelf. */
 int factors_take_vector(struct work *work, const struct compute_step *step, const double **ret);
 
@@ -120,10 +124,10 @@ bool evaluation_can_be_single(const struct computation *computation);
  * same order however the arrays are cut.
  */
 
-/* to[i] = left[0] * right[0][i] + left[1] * right[1][i] ..., from left to right; the rows of right
- * begin n_step apart. */
-void kernel_multiply(const double *left, size_t n_rank, const double *right, size_t n_step,
-                     size_t n, double *to);
+/* to[row][i] = left[row][0] * right[0][i] + left[row][1] * right[1][i] ..., from left to right; the
+ * rows of right begin n_step apart, those of the result n_to. */
+void kernel_multiply(const double *left, size_t n_rows, size_t n_rank, const double *right,
+                     size_t n_step, size_t n, double *to, size_t n_to);
 
 /* to[i] += scale * from[i] */
 void kernel_add(double *to, double scale, const double *from, size_t n);
