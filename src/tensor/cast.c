@@ -96,6 +96,18 @@ always_inline double f64_of(uint64_t bits)
     return value;
 }
 
+always_inline double load_f64(const void *elems, size_t i)
+{
+    return f64_of(load(elems, i, 8));
+}
+
+always_inline void store_f64(void *elems, size_t i, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    store(elems, i, 8, bits);
+}
+
 /* The bits of the code, put where F32 has its own, are the value times a power of two: also where
  * both are subnormal. */
 always_inline float f32_of_small(uint32_t code, struct small f)
@@ -252,7 +264,7 @@ CAST_CLONES static void decode_f32(enum wfs_dtype from, const void *in, void *ou
         break;
     case WFS_F64:
         for (size_t i = 0; i < n; i++)
-            store(out, i, 4, bits_of((float)f64_of(load(in, i, 8))));
+            store(out, i, 4, bits_of((float)load_f64(in, i)));
         break;
     case WFS_F32:
     case WFS_FLEX32:
@@ -263,20 +275,20 @@ CAST_CLONES static void decode_f32(enum wfs_dtype from, const void *in, void *ou
     }
 }
 
-static void decode_f64(enum wfs_dtype from, const void *in, double *out, size_t n)
+/* F64 in file form, too. */
+CAST_CLONES static void decode_f64(enum wfs_dtype from, const void *in, void *out, size_t n)
 {
     uint64_t ints[N_PIECE];
     if (from == WFS_F64) {
-        for (size_t i = 0; i < n; i++)
-            out[i] = f64_of(load(in, i, 8));
+        memcpy(out, in, n * 8);
     } else if (is_float(from)) {
         decode_f32(from, in, ints, n);
         for (size_t i = 0; i < n; i++)
-            out[i] = (double)f32_of((uint32_t)load(ints, i, 4));
+            store_f64(out, i, (double)f32_of((uint32_t)load(ints, i, 4)));
     } else {
         decode_ints(from, in, ints, n);
         for (size_t i = 0; i < n; i++)
-            out[i] = is_signed(from) ? (double)(int64_t)ints[i] : (double)ints[i];
+            store_f64(out, i, is_signed(from) ? (double)(int64_t)ints[i] : (double)ints[i]);
     }
 }
 
@@ -334,14 +346,13 @@ static uint64_t int_of_f64(double value, unsigned n_bits, bool has_sign)
 
 static void cast_to_int(enum wfs_dtype from, const void *in, enum wfs_dtype to, void *out, size_t n)
 {
-    uint64_t ints[N_PIECE];
-    double floats[N_PIECE];
+    uint64_t ints[N_PIECE], floats[N_PIECE];
     const unsigned n_bytes = bytes_of(to);
     if (is_float(from)) {
         decode_f64(from, in, floats, n);
         for (size_t i = 0; i < n; i++)
-            ints[i] =
-                is_bool(to) ? floats[i] != 0 : int_of_f64(floats[i], n_bytes * 8, is_signed(to));
+            ints[i] = is_bool(to) ? load_f64(floats, i) != 0
+                                  : int_of_f64(load_f64(floats, i), n_bytes * 8, is_signed(to));
     } else {
         decode_ints(from, in, ints, n);
         for (size_t i = 0; i < n && is_bool(to); i++)
@@ -354,16 +365,10 @@ static void cast_to_int(enum wfs_dtype from, const void *in, enum wfs_dtype to, 
 static void cast_piece(enum wfs_dtype from, const void *in, enum wfs_dtype to, void *out, size_t n)
 {
     uint32_t floats[N_PIECE];
-    double doubles[N_PIECE];
     if (!is_float(to)) {
         cast_to_int(from, in, to, out, n);
     } else if (to == WFS_F64) {
-        decode_f64(from, in, doubles, n);
-        for (size_t i = 0; i < n; i++) {
-            uint64_t bits;
-            memcpy(&bits, &doubles[i], sizeof(bits));
-            store(out, i, 8, bits);
-        }
+        decode_f64(from, in, out, n);
     } else if (from == WFS_F32 || from == WFS_FLEX32) {
         encode_f32(in, to, out, n);
     } else if (to == WFS_F32 || to == WFS_FLEX32) {
@@ -402,7 +407,7 @@ void cast_elems(enum wfs_dtype from, const void *in, enum wfs_dtype to, void *ou
 CAST_CLONES static void odd_of_f64(const void *in, void *out, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const double value = f64_of(load(in, i, 8));
+        const double value = load_f64(in, i);
         const float nearest = (float)value;
         const uint32_t bits = bits_of(nearest);
         const uint32_t is_farther = fabs((double)nearest) > fabs(value);
@@ -440,8 +445,7 @@ static bool is_overflow(double before, double after, enum wfs_dtype to)
 void cast_count(enum wfs_dtype from, const void *in, enum wfs_dtype to, size_t n_elems,
                 uint64_t *n_overflow, uint64_t *n_nan)
 {
-    double before[N_PIECE], after[N_PIECE];
-    uint64_t result[N_PIECE];
+    uint64_t before[N_PIECE], after[N_PIECE], result[N_PIECE];
     for (size_t i = 0; i < n_elems; i += N_PIECE) {
         const size_t n = n_elems - i < N_PIECE ? n_elems - i : N_PIECE;
         const char *at = (const char *)in + i * bytes_of(from);
@@ -449,8 +453,8 @@ void cast_count(enum wfs_dtype from, const void *in, enum wfs_dtype to, size_t n
         decode_f64(from, at, before, n);
         decode_f64(to, result, after, n);
         for (size_t j = 0; j < n; j++) {
-            *n_overflow += is_overflow(before[j], after[j], to);
-            *n_nan += isnan(before[j]) != 0;
+            *n_overflow += is_overflow(load_f64(before, j), load_f64(after, j), to);
+            *n_nan += isnan(load_f64(before, j)) != 0;
         }
     }
 }
