@@ -14,6 +14,7 @@
 #include <libgen.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,16 +338,19 @@ struct making {
     struct written_range *parts;
     int (*make)(void *ctx, size_t i, char *bytes);
     void *ctx;
+    /* The kernel lets one thread write to a file at a time; others spin there, and sleep here. */
+    pthread_mutex_t writing;
 };
 
 static void make_part(void *ctx, size_t i, void *bytes)
 {
-    const struct making *making = ctx;
+    struct making *making = ctx;
     struct written_range *part = &making->parts[i];
     part->code = making->make(making->ctx, i, bytes);
     if (part->code < 0)
         return;
     part->digest = hash_bytes(bytes, (size_t)part->n_bytes, 0);
+    pthread_mutex_lock(&making->writing);
     for (uint64_t at = 0; at < part->n_bytes && part->code == 0;) {
         const uint64_t n_left = part->n_bytes - at;
         size_t n = n_left < N_MADE ? (size_t)n_left : N_MADE;
@@ -356,12 +360,13 @@ static void make_part(void *ctx, size_t i, void *bytes)
                                      part->offset + at, &n);
         at += n;
     }
+    pthread_mutex_unlock(&making->writing);
 }
 
 int outfile_make(const struct wfs_io *io, struct outfile *outfile, struct written_range *parts,
                  size_t n, int (*make)(void *ctx, size_t i, char *bytes), void *ctx)
 {
-    struct making making = {io, outfile, parts, make, ctx};
+    struct making making = {io, outfile, parts, make, ctx, PTHREAD_MUTEX_INITIALIZER};
     uint64_t n_largest = 0;
     for (size_t i = 0; i < n; i++)
         n_largest = parts[i].n_bytes > n_largest ? parts[i].n_bytes : n_largest;
