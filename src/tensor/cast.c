@@ -411,8 +411,8 @@ CAST_CLONES static void odd_of_f64(const void *in, void *out, size_t n)
         const float nearest = (float)value;
         const uint32_t bits = bits_of(nearest);
         const uint32_t is_farther = fabs((double)nearest) > fabs(value);
-        const uint32_t is_other = (double)nearest != value && value == value;
-        store(out, i, 4, (bits - is_farther) | is_other);
+        const uint32_t is_nearer = fabs((double)nearest) < fabs(value);
+        store(out, i, 4, (bits - is_farther) | is_farther | is_nearer);
     }
 }
 
