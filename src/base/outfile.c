@@ -141,15 +141,17 @@ static void set_new_mode(const struct outfile *outfile)
 
 static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
 {
-    /* EROFS comes for a name that does not exist, too: creating it reports that. */
-    if (unlinkat(outfile->dir_fd, outfile->temporary, 0) < 0 && errno != ENOENT && errno != EROFS)
-        return wfs_fail(err, errno, "cannot remove the old %s: %s", outfile->temporary,
-                        strerror(errno));
+    int code = output_remove_temporary(outfile->dir_fd, outfile->temporary, err);
+    if (code < 0)
+        return code;
     outfile->fd = openat(outfile->dir_fd, outfile->temporary,
                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (outfile->fd < 0)
         return wfs_fail(err, errno, "cannot create %s beside the output: %s", outfile->temporary,
                         strerror(errno));
+    code = output_lock(outfile->dir_fd, outfile->temporary, outfile->fd, err);
+    if (code < 0)
+        return code;
     outfile->is_there = true;
     set_new_mode(outfile);
     outfile->can_share = io_shares_blocks(outfile->fd);

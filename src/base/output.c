@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -31,6 +32,36 @@ void wfs_output_temporary_link(const char *path, char name[WFS_OUTPUT_NAME_MAX])
 {
     const char *slash = strrchr(path, '/');
     snprintf(name, WFS_OUTPUT_NAME_MAX, ".%.200s.weightfs.old", slash == NULL ? path : slash + 1);
+}
+
+/* ---- the temporary file ---- */
+
+int output_lock(int directory, const char *temporary, int fd, struct wfs_error *err)
+{
+    struct stat own, named;
+    const bool has_lock = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    return has_lock && fstat(fd, &own) == 0 &&
+                   fstatat(directory, temporary, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                   own.st_ino == named.st_ino
+               ? 0
+               : wfs_fail(err, EBUSY, "another program is saving to it, and writes %s", temporary);
+}
+
+int output_open_temporary(int directory, const char *temporary)
+{
+    return openat(directory, temporary, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+}
+
+/* EROFS comes for a name that does not exist, too: creating it reports that. */
+int output_remove_temporary(int directory, const char *temporary, struct wfs_error *err)
+{
+    autoclose int fd = output_open_temporary(directory, temporary);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    const int code = fd < 0 ? 0 : output_lock(directory, temporary, fd, err);
+    if (code == 0 && unlinkat(directory, temporary, 0) < 0 && errno != ENOENT && errno != EROFS)
+        return wfs_fail(err, errno, "cannot remove the old %s: %s", temporary, strerror(errno));
+    return code;
 }
 
 /* ---- the file at the place ---- */

@@ -17,6 +17,18 @@
 int output_check_place(int directory, const char *name, const struct wfs_save_options *options,
                        struct stat *st, struct wfs_error *err);
 
+/* Opens what a save has left, or writes now. -1 with errno. */
+int output_open_temporary(int directory, const char *temporary);
+
+/*
+ * Locks the open temporary file, as a save does while it writes it. -EBUSY: another save has it, or
+ * another file has the name by now. Without locks in the filesystem there are none.
+ */
+int output_lock(int directory, const char *temporary, int fd, struct wfs_error *err);
+
+/* Removes a temporary file that a save has left. -EBUSY: one is writing it. */
+int output_remove_temporary(int directory, const char *temporary, struct wfs_error *err);
+
 /* Checks that the filesystem of the open file has room for n_bytes, where that can be known.
  * -ENOSPC. */
 int output_check_room(int fd, uint64_t n_bytes, struct wfs_error *err);

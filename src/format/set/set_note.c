@@ -335,7 +335,7 @@ int set_note_clear(const struct format_table *table, const char *path, char *own
                    struct wfs_error *err)
 {
     autofree char *folder = folder_of(path), *text = NULL;
-    char name[WFS_OUTPUT_NAME_MAX];
+    char name[WFS_OUTPUT_NAME_MAX], temporary[WFS_OUTPUT_NAME_MAX];
     if (folder == NULL)
         return wfs_fail_memory(err);
     autoclose int directory =
@@ -351,6 +351,10 @@ int set_note_clear(const struct format_table *table, const char *path, char *own
     note_name(note.name, name);
     int code = own != NULL ? 0 : read_note(&note, name, &text, err);
     if (code < 0 || (own == NULL && text == NULL))
+        return code;
+    wfs_output_temporary(path, temporary);
+    autoclose int fd = own != NULL ? -1 : output_open_temporary(directory, temporary);
+    if (fd >= 0 && (code = output_lock(directory, temporary, fd, err)) < 0)
         return code;
     code = clear(&note, own != NULL ? own : text, err);
     return code < 0 ? code : remove_file(&note, name, (struct mark){0}, err);

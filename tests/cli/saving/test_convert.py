@@ -3,12 +3,15 @@
 import hashlib
 import os
 import stat
+import subprocess
+import time
 
 import pytest
 
 from wfs_testlib import program, st
 from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_SOURCE, EXIT_USAGE, SAMPLE, tool, weightfs
 
+SLOW = program.BUILD / 'tests' / 'inject' / 'slow.so'
 # Files that the reference writer makes of these tensors (sha256), from its own runs.
 VECTORS = {
     'nothing': ({}, None, '9bbcbf73561f6bc5d0a17ea6a2081feed2d1304e87602d8c502d9a5c4bd85576'),
@@ -147,3 +150,22 @@ def test_other_tensors_are_not(tmp_path):
     weightfs('convert', bare, tmp_path / 'd.bpk')
     weightfs('convert', tmp_path / 'd.bpk', tmp_path / 'e.safetensors')
     assert not st.read(tmp_path / 'd.safetensors').metadata and st.read(tmp_path / 'e.safetensors').metadata['format'] == 'burnpack'
+
+
+@pytest.mark.skipif(program.IS_INSTRUMENTED or not SLOW.exists(), reason='no library can be preloaded into an instrumented program')
+@pytest.mark.parametrize('target', ['out.safetensors', 'out.pth', 'shards/'])
+def test_a_second_save_to_an_output_leaves_the_first_one_alone(folder, target):
+    """Both have the same temporary name."""
+    values = {'w%d' % i: ('F32', [1 << 18], st.f32(i) * (1 << 18)) for i in range(4)}
+    source = st.write(folder / 'in.safetensors', values)
+    words = ['convert', '--cast=F16', *(['--max-shard-size=1MB'] if target == 'shards/' else []), source, str(folder) + '/' + target]
+    first = subprocess.Popen([*program.COMMAND, *words], env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '100'}, stderr=subprocess.PIPE)
+    place = folder / target if target == 'shards/' else folder
+    while first.poll() is None and not (place.exists() and any(name.endswith('.tmp') for name in os.listdir(place))):
+        time.sleep(0.01)
+    assert 'another program is saving to it' in weightfs(*words, code=EXIT_COMMIT).error
+    assert first.wait() == 0, first.stderr.read()
+    first.stderr.close()
+    assert not [name for name in os.listdir(place) if name.startswith('.')]
+    weightfs('convert', '--cast=F32', folder / target, folder / 'back.safetensors')
+    assert st.read(folder / 'back.safetensors').tensors == values
