@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Edits outlive their driver: what is found after it was killed, by the next mount and by `weightfs recover`."""
 import errno
+import fcntl
 import json
 import os
 import re
@@ -441,6 +442,22 @@ def test_recover_lists_all_that_is_left_below(mount, sample, folder):
         recover(output, '--discard')
     assert 'no unfinished edits' in weightfs('recover', cwd=top).stdout
     recover(folder / 'far/out.safetensors', '--discard')
+
+
+@pytest.mark.parametrize('is_locked', [False, True])
+def test_recover_leaves_what_another_save_writes(mount, sample, out, is_locked):
+    """A commit was saved and its driver killed; a file with the temporary name is what another has left, or writes now."""
+    mnt = mount(sample, 'output=%s' % out)
+    edit_of_each_kind(mnt)
+    committed(mnt.path)
+    weightfs('commit', mnt.path)
+    die(mnt)
+    temporary = out.parent / ('.%s.weightfs.tmp' % out.name)
+    with open(temporary, 'wb') as file:
+        if is_locked:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        recover(out, '--discard')
+        assert temporary.exists() == is_locked
 
 
 def test_recover_publishes(mount, sample, folder, out):
