@@ -360,16 +360,23 @@ static void drop_unused(struct pass *pass)
 }
 
 /* Suggests an unused key for each missing one. Nobody reads more than some hundreds, and each costs
- * a look at all unused keys: their number is limited so that it takes a second or two. */
+ * a look at all unused keys, and each look the product of two lengths: both are limited so that it
+ * takes a second or two. */
 static void suggest(const struct wfs_report *report)
 {
     enum { N_LEAST = 10, N_MOST = 200, N_LOOKS = 1000000 };
+    const uint64_t n_most_pairs = UINT64_C(4000000000);
     const struct report_lines *missing = &report->lists[REPORT_MISSING];
     const struct report_lines *unused = &report->lists[REPORT_UNUSED];
     const size_t n = N_LOOKS / (unused->n_lines + 1);
     const size_t n_suggested = n < N_LEAST ? N_LEAST : n > N_MOST ? N_MOST : n;
-    for (size_t i = 0; i < missing->n_lines && i < n_suggested; i++)
+    uint64_t n_chars = 0, n_pairs = 0;
+    for (size_t i = 0; i < unused->n_lines && i < MAX_COMPARED; i++)
+        n_chars += strnlen(unused->lines[i].texts[0], MAX_CHARS);
+    for (size_t i = 0; i < missing->n_lines && i < n_suggested && n_pairs < n_most_pairs; i++) {
+        n_pairs += n_chars * strnlen(missing->lines[i].texts[0], MAX_CHARS);
         missing->lines[i].texts[1] = similarity_suggest(missing->lines[i].texts[0], unused);
+    }
 }
 
 /* Notes missing keys that have names of enum variants, which Burn's paths have and files lack. */

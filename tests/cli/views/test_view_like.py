@@ -123,3 +123,10 @@ def test_a_quantized_tensor_and_floats_fill_each_other(tmp_path, is_quantized):
     weightfs('convert', '--like', tmp_path / 'like.bpk', tmp_path / 'in.bpk', tmp_path / 'out.bpk')
     found = burnpack.read(tmp_path / 'out.bpk').tensors['fc.weight']
     assert (found.name, found.data) == (('OPAQUE', bytes(range(12))) if is_quantized else ('F32', NUMBERS))
+
+
+def test_long_keys_get_fewer_suggestions(folder):
+    """Each costs the product of the lengths of two keys, for all pairs: 200 of these would take a minute."""
+    paths = [st.write(folder / (name + '.safetensors'), {'%s%s%d' % (name, 'p' * 600, i): ('U8', [1], b'x') for i in range(5000)}) for name in 'ab']
+    missing = json.loads(weightfs('plan', '--json', '--like=%s' % paths[1], paths[0], code=EXIT_RULES).stdout)['missing']
+    assert len(missing) == 5000 and sum(one['suggestion'] is not None for one in missing) == 4
