@@ -91,9 +91,10 @@ static int permute_dims(const struct pass *pass, const struct rule *rule, struct
 static bool is_narrow(const struct item *item)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)item->tensor.dtype;
-    return wfs_dtype_has_blocks(dtype) ||
-           (wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) < 32 &&
-            cast_is_possible((enum wfs_dtype)item->tensor.stored.dtype, WFS_F32));
+    if (wfs_dtype_has_blocks(dtype))
+        return blocks_are_known(&item->tensor);
+    return wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) < 32 &&
+           cast_is_possible((enum wfs_dtype)item->tensor.stored.dtype, WFS_F32);
 }
 
 /* Returns whether a cast is for the item, and notes what is odd about that. */

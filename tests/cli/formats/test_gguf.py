@@ -514,3 +514,11 @@ def test_the_rules_for_llama_lead_there_and_back(folder):
     assert sorted(key for key, *_ in listing(folder / 'out.gguf')) == sorted(NAMES.values())
     weightfs('convert', '--rules', folder / 'back.json', folder / 'out.gguf', folder / 'back.safetensors')
     assert sorted(st.read(folder / 'back.safetensors').tensors) == sorted(NAMES)
+
+
+def test_npy_f32_leaves_blocks_of_a_big_endian_file(folder):
+    (folder / 'm.gguf').write_bytes(gguf.Writer(big=True).file(tensors=[('q', 'Q4_0', [1, 32], bytes(18)), ('f', 'F16', [1], b'\x3c\x00')]))
+    raw = weightfs('cat', '--npy=f32', folder / 'm.gguf', 'f').raw
+    assert b"'<f4'" in raw and raw.endswith(struct.pack('<f', 1))
+    weightfs('extract', '--npy=f32', folder / 'm.gguf', '-d', folder / 'out')
+    assert (folder / 'out/f.npy').read_bytes() == raw and (folder / 'out/q.npy').exists()
