@@ -300,6 +300,7 @@ static int save(struct wfs_shards *set, const char *path, const struct wfs_save_
                                   .set_mode = options->set_mode != NULL ? set_mode : NULL,
                                   .set_owner = options->set_owner != NULL ? set_owner : NULL,
                                   .abandon = options->abandon != NULL ? abandon : NULL,
+                                  .team = options->team,
                                   .ctx = &writing};
     struct wfs_error inner = {0};
     int code = outfile_new(index_path, set->catalog->own->n_description, options, &index, &inner);

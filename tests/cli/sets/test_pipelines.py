@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from wfs_testlib import pth_read, sets, shared, st
-from wfs_testlib.program import EXIT_COMMIT, EXIT_SOURCE, ROOT, weightfs
+from wfs_testlib import pth_read, sets, shared, st, trace
+from wfs_testlib.program import COMMAND, EXIT_COMMIT, EXIT_SOURCE, ROOT, tool, weightfs
 
 CLASSES = {'unet': ['diffusers', 'UNet2DConditionModel'], 'vae': ['diffusers', 'AutoencoderKL'], 'text_encoder': ['transformers', 'CLIPTextModel']}
 INDEX = {'_class_name': 'StableDiffusionPipeline', '_diffusers_version': '0.42.1', **CLASSES, 'image_encoder': [None, None],
@@ -190,3 +190,13 @@ def test_pipelines_of_the_real_library_have_what_their_parts_have(folder, name):
 def test_a_folder_without_the_file_that_describes_it_is_not_a_pipeline(pipeline):
     os.remove(pipeline / 'model_index.json')
     assert "'unet/'" in weightfs('ls', pipeline, code=EXIT_SOURCE).error
+
+
+@trace.NEEDS_STRACE[0]
+@trace.NEEDS_STRACE[1]
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason='needs two processors')
+def test_the_parts_are_written_by_all_threads(pipeline, folder):
+    st.write(pipeline / 'unet' / FILES['unet'], {'w%d' % i: ('F32', [1 << 20], st.f32(i) * (1 << 20)) for i in range(16)})
+    tool('strace', '-f', '-qq', '-o', folder / 'trace', '-e', 'trace=pwrite64', *COMMAND, 'convert', '--format=safetensors', '--cast=F16', pipeline, str(folder / 'out') + '/')
+    assert len({call.pid for call in trace.calls(folder / 'trace')}) > 1
+    assert shown(folder / 'out') == shown('--cast=F16', pipeline)
