@@ -7,6 +7,7 @@
 #include <weightfs/io.h>
 #include <weightfs/json_out.h>
 #include "base/bytes.h"
+#include "base/search.h"
 #include "format/core/layout.h"
 #include "format/safetensors/safetensors_load.h"
 
@@ -77,20 +78,6 @@ static uint64_t put_piece(struct strbuf *text, const struct plan *plan, size_t p
     return offset;
 }
 
-/* Returns the piece that the byte is in, or that it follows as padding. */
-static size_t find_piece(const struct plan *plan, uint64_t offset)
-{
-    size_t low = 0, high = plan->n_pieces;
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-        if (plan->pieces[middle].offset <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* The `make` of the layout: the length of the header, its pieces, and spaces behind them. */
 static int make_header(const struct wfs_layout *layout, uint64_t offset, char *buf, size_t n_bytes)
 {
@@ -98,15 +85,17 @@ static int make_header(const struct wfs_layout *layout, uint64_t offset, char *b
     const uint64_t n_all = layout->segments[0].n_bytes, end = offset + n_bytes;
     autostrbuf struct strbuf text = {0};
     while (offset < end) {
-        const size_t piece = find_piece(plan, offset);
-        uint64_t start = plan->pieces[piece].offset;
+        uint64_t start = 0;
         text.n_bytes = 0;
         if (offset < SAFETENSORS_PREFIX) {
             char prefix[SAFETENSORS_PREFIX];
             store_le64(prefix, n_all - SAFETENSORS_PREFIX);
             strbuf_add(&text, prefix, sizeof(prefix));
-            start = 0;
         } else if (offset < plan->pieces[plan->n_pieces].offset) {
+            const size_t piece = search_starts(plan->pieces, plan->n_pieces, sizeof(*plan->pieces),
+                                               offsetof(struct header_piece, offset), offset) -
+                                 1;
+            start = plan->pieces[piece].offset;
             put_piece(&text, plan, piece);
         } else {
             strbuf_puts(&text, " ");
