@@ -125,6 +125,10 @@ int wfs_output_write(const char *path, const void *bytes, uint64_t n_bytes,
 /* Name, beside the output at path, of the file that is written before it is renamed. */
 void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX]);
 
+/* Locks such a file, which is open, as a save does while it writes it. False: another save has it.
+ * Where the filesystem has no locks there are none. */
+bool wfs_output_lock(int fd);
+
 /* Name, beside the output at path, of a further link to the old file, before it replaces the last
  * backup. */
 void wfs_output_temporary_link(const char *path, char name[WFS_OUTPUT_NAME_MAX]);

@@ -36,11 +36,15 @@ void wfs_output_temporary_link(const char *path, char name[WFS_OUTPUT_NAME_MAX])
 
 /* ---- the temporary file ---- */
 
+bool wfs_output_lock(int fd)
+{
+    return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
 int output_lock(int directory, const char *temporary, int fd, struct wfs_error *err)
 {
     struct stat own, named;
-    const bool has_lock = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    return has_lock && fstat(fd, &own) == 0 &&
+    return wfs_output_lock(fd) && fstat(fd, &own) == 0 &&
                    fstatat(directory, temporary, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
                    own.st_ino == named.st_ino
                ? 0

@@ -21,8 +21,8 @@ int output_check_place(int directory, const char *name, const struct wfs_save_op
 int output_open_temporary(int directory, const char *temporary);
 
 /*
- * Locks the open temporary file, as a save does while it writes it. -EBUSY: another save has it, or
- * another file has the name by now. Without locks in the filesystem there are none.
+ * Locks the open temporary file, by wfs_output_lock. -EBUSY: another save has it, or another file
+ * has the name by now.
  */
 int output_lock(int directory, const char *temporary, int fd, struct wfs_error *err);
 
