@@ -153,19 +153,20 @@ def test_other_tensors_are_not(tmp_path):
 
 
 @pytest.mark.skipif(program.IS_INSTRUMENTED or not SLOW.exists(), reason='no library can be preloaded into an instrumented program')
-@pytest.mark.parametrize('target', ['out.safetensors', 'out.pth', 'shards/'])
+@pytest.mark.parametrize('target', ['out.safetensors', 'out.pth', 'out.bpk', 'out.gguf', 'shards/', 'dcp/'])
 def test_a_second_save_to_an_output_leaves_the_first_one_alone(folder, target):
     """Both have the same temporary name."""
     values = {'w%d' % i: ('F32', [1 << 18], st.f32(i) * (1 << 18)) for i in range(4)}
     source = st.write(folder / 'in.safetensors', values)
-    words = ['convert', '--cast=F16', *(['--max-shard-size=1MB'] if target == 'shards/' else []), source, str(folder) + '/' + target]
+    options = {'shards/': ['--max-shard-size=1MB'], 'dcp/': ['--format=dcp']}.get(target, [])
+    words = ['convert', '--cast=F16', *options, source, str(folder) + '/' + target]
     first = subprocess.Popen([*program.COMMAND, *words], env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '100'}, stderr=subprocess.PIPE)
-    place = folder / target if target == 'shards/' else folder
+    place = folder / target if target.endswith('/') else folder
     while first.poll() is None and not (place.exists() and any(name.endswith('.tmp') for name in os.listdir(place))):
         time.sleep(0.01)
     assert 'another program is saving to it' in weightfs(*words, code=EXIT_COMMIT).error
     assert first.wait() == 0, first.stderr.read()
     first.stderr.close()
-    assert not [name for name in os.listdir(place) if name.startswith('.')]
+    assert not [name for name in os.listdir(place) if name.startswith('.') and name != '.metadata']
     weightfs('convert', '--cast=F32', folder / target, folder / 'back.safetensors')
     assert st.read(folder / 'back.safetensors').tensors == values

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Commits that cannot be: they say why, cost nothing, and succeed when the cause is gone."""
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -59,6 +60,15 @@ def test_wrong_size(case):
     os.truncate(path, 100)
     case.fails('bias', '100', '128', error=errno.EINVAL)
     os.truncate(path, 128)
+    case.succeeds()
+
+
+def test_another_save_writes_the_output(case):
+    temporary = case.out.parent / ('.%s.weightfs.tmp' % case.out.name)
+    with open(temporary, 'wb') as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert 'another program is saving to it' in weightfs('commit', case.mnt.path, code=EXIT_COMMIT).error
+        assert temporary.exists() and case.out.read_bytes() == b'the old output' and case.mnt.status()['state'] == 'failed'
     case.succeeds()
 
 
