@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Runs the program with a terminal as its standard error, and keeps what it draws there."""
+import contextlib
 import fcntl
 import os
 import re
@@ -27,33 +28,40 @@ def need():
         os.close(end)
 
 
-def read_all(fd, pieces):
-    while True:
-        try:
-            piece = os.read(fd, 4096)
-        except OSError:
-            return  # the other end is closed
-        if not piece:
-            return
-        pieces.append(piece)
+# What ends a reading. Where the last process has closed a terminal, Linux can tell its reader so while the last lines are still on their way.
+END = b'\0'
+
+
+def read_to_end(fd, pieces):
+    piece = b''
+    while not piece.endswith(END):
+        piece = os.read(fd, 4096)
+        pieces.append(piece.removesuffix(END))
+
+
+@contextlib.contextmanager
+def opened(columns=0):
+    """The end of a terminal that a process gets, and a list of what is drawn there, which is whole after the block."""
+    own, theirs = open_terminal()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    drawn = []
+    reader = threading.Thread(target=read_to_end, args=(own, drawn))
+    reader.start()
+    try:
+        yield theirs, drawn
+    finally:
+        os.write(theirs, END)
+        reader.join()
+        os.close(theirs)
+        os.close(own)
 
 
 def run(*args):
     """Exit code, standard output, what the terminal got."""
-    own, theirs = open_terminal()
-    drawn = []
-    environment = {**os.environ, 'NO_COLOR': '1'}
-    try:
-        process = subprocess.Popen([*program.COMMAND, *map(os.fspath, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
-                                   env=environment)
-        os.close(theirs)
-        reader = threading.Thread(target=read_all, args=(own, drawn))
-        reader.start()
-        stdout, _ = process.communicate(timeout=program.PATIENCE)
-        reader.join(program.PATIENCE)
-    finally:
-        os.close(own)
-    return process.returncode, stdout.decode(), b''.join(drawn).decode()
+    with opened() as (theirs, drawn):
+        process = subprocess.run([*program.COMMAND, *map(os.fspath, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
+                                 env={**os.environ, 'NO_COLOR': '1'}, timeout=program.PATIENCE)
+    return process.returncode, process.stdout.decode(), b''.join(drawn).decode()
 
 
 def bars(drawn, what):
@@ -100,20 +108,10 @@ def screen(*args, columns=80, code=0, **environment):
 
 def screen_of(command, columns=80, code=0, cwd=None, **environment):
     """The same for any command."""
-    own, theirs = open_terminal()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
-    drawn = []
     variables = {**os.environ, 'TERM': 'xterm', 'NO_COLOR': None, 'COLUMNS': None, **environment}
-    try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=cwd,
-                                   env={name: value for name, value in variables.items() if value is not None})
-        os.close(theirs)
-        reader = threading.Thread(target=read_all, args=(own, drawn))
-        reader.start()
-        process.wait(program.PATIENCE)
-        reader.join(program.PATIENCE)
-    finally:
-        os.close(own)
+    with opened(columns) as (theirs, drawn):
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=cwd, timeout=program.PATIENCE,
+                                 env={name: value for name, value in variables.items() if value is not None})
     raw = b''.join(drawn).decode()
     assert code is None or process.returncode == code, 'exit code %d of: %s\n%s' % (process.returncode, program.show(command), raw)
     return Screen(process.returncode, raw)

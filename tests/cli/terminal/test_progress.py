@@ -81,17 +81,13 @@ def test_the_line_is_erased_before_another_is_printed(large, folder):
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 def test_nothing_of_it_is_left_when_a_signal_ends_the_program(large, signum):
     """Also when the signal comes before the write of the line has returned."""
-    own, theirs = terminal.open_terminal()
-    process = subprocess.Popen([*program.COMMAND, 'check', '--values', large], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
-                               env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '200', 'SLOW_STDERR_MS': '50'})
-    os.close(theirs)
-    pieces = []
-    while b'0:' not in b''.join(pieces):  # the end of a line
-        pieces.append(os.read(own, 100))
-    process.send_signal(signum)
-    assert process.wait(program.PATIENCE) == -signum
-    terminal.read_all(own, pieces)
-    os.close(own)
+    with terminal.opened() as (theirs, pieces):
+        process = subprocess.Popen([*program.COMMAND, 'check', '--values', large], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs,
+                                   env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '200', 'SLOW_STDERR_MS': '50'})
+        while b'0:' not in b''.join(pieces) and process.poll() is None:  # the end of a line
+            time.sleep(0.001)
+        process.send_signal(signum)
+        assert process.wait(program.PATIENCE) == -signum
     drawn = b''.join(pieces)
     assert re.match(b'\rchecking|\ropening', drawn) and drawn.endswith(b'\r\033[K')
 
