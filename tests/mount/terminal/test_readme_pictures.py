@@ -21,6 +21,8 @@ def test_they_are_drawn_from_the_program(tmp_path):
     assert 'model.layers.{0..11}' in words(tmp_path / 'info.svg')
     assert 'model.layers.11' in words(tmp_path / 'diff.svg')
     assert 'q_proj' in words(tmp_path / 'map.svg')
+    for name in ('info.svg', 'show.svg', 'diff.svg'):
+        assert words(tmp_path / name) == words(program.ROOT / 'docs/pictures' / name), 'a picture changed: run tools/pictures, and look at it'
 
 
 def test_readme_shows_those_that_are_there():
