@@ -268,8 +268,8 @@ static inline void wfs_stats_add_counts(struct wfs_stats *to, const struct wfs_s
     to->n_zero += from->n_zero;
 }
 
-/* A tensor whose elements are numbers: the one that was given or, where that has blocks, a copy
- * that shows them as F32. It stays where it is. */
+/* A tensor whose elements are numbers: the one that was given or, where that has blocks or less
+ * than a byte for each, a copy that shows them as F32. It stays where it is. */
 struct wfs_numbers {
     const struct wfs_tensor *tensor;
     struct wfs_tensor decoded;

@@ -119,17 +119,24 @@ int blocks_made_new(const struct wfs_tensor *tensor, enum wfs_dtype dtype, struc
     return make(tensor, dtype, wfs_dtype_block(dtype), out);
 }
 
+bool dtype_is_packed(enum wfs_dtype dtype)
+{
+    return wfs_dtype_has_blocks(dtype) ||
+           (wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) < 8);
+}
+
 bool blocks_are_known(const struct wfs_tensor *tensor)
 {
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
     const struct wfs_stored *stored = &tensor->stored;
-    return wfs_dtype_has_blocks((enum wfs_dtype)tensor->dtype) && tensor->dtype == stored->dtype &&
-           !stored->is_big_endian;
+    return dtype_is_packed(dtype) && tensor->dtype == stored->dtype &&
+           !(wfs_dtype_has_blocks(dtype) && stored->is_big_endian);
 }
 
 int wfs_numbers_init(struct wfs_numbers *numbers, const struct wfs_tensor *tensor)
 {
     *numbers = (struct wfs_numbers){.tensor = tensor};
-    if (!wfs_dtype_has_blocks((enum wfs_dtype)tensor->dtype))
+    if (!dtype_is_packed((enum wfs_dtype)tensor->dtype))
         return 0;
     if (!blocks_are_known(tensor))
         return -EOPNOTSUPP;

@@ -533,6 +533,19 @@ void blocks_encode(enum wfs_dtype dtype, const float *numbers, size_t n_blocks, 
 
 /* ---- all types ---- */
 
+/* Elements of F4 and F6. */
+static void decode_packed(enum wfs_dtype dtype, const uint8_t *bytes, size_t n_elems, float *out)
+{
+    enum { N_PIECE = 256 };
+    double numbers[N_PIECE];
+    for (size_t i = 0; i < n_elems; i += N_PIECE) {
+        const size_t n = n_elems - i < N_PIECE ? n_elems - i : N_PIECE;
+        (void)wfs_dtype_decode(dtype, bytes + i / 8 * wfs_dtype_bits(dtype), n, numbers);
+        for (size_t j = 0; j < n; j++)
+            out[i + j] = (float)numbers[j];
+    }
+}
+
 void blocks_decode(enum wfs_dtype dtype, const void *blocks, size_t n_blocks, float *out)
 {
     static const decoder decoders[] = {
@@ -548,6 +561,8 @@ void blocks_decode(enum wfs_dtype dtype, const void *blocks, size_t n_blocks, fl
     };
     const struct wfs_block block = wfs_dtype_block(dtype);
     const uint8_t *from = blocks;
-    for (size_t i = 0; i < n_blocks; i++)
+    if (!wfs_dtype_has_blocks(dtype))
+        decode_packed(dtype, from, n_blocks * block.n_elems, out);
+    for (size_t i = 0; i < n_blocks && wfs_dtype_has_blocks(dtype); i++)
         decoders[dtype](from + i * block.n_bytes, out + i * block.n_elems);
 }

@@ -18,8 +18,11 @@ void blocks_decode(enum wfs_dtype dtype, const void *blocks, size_t n_blocks, fl
 bool blocks_can_be_made(enum wfs_dtype dtype);
 void blocks_encode(enum wfs_dtype dtype, const float *numbers, size_t n_blocks, void *out);
 
+/* Returns whether elements are decoded in whole blocks: the types of GGML, F4 and F6. */
+bool dtype_is_packed(enum wfs_dtype dtype);
+
 /* Returns whether a tensor has blocks whose elements can be decoded: a big-endian file does not
- * state what is swapped in them. */
+ * state what is swapped in those of GGML. */
 bool blocks_are_known(const struct wfs_tensor *tensor);
 
 /*

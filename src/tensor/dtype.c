@@ -5,7 +5,6 @@
 #include <weightfs/tensor.h>
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -100,7 +99,7 @@ bool wfs_dtype_spelled(const char *name, size_t n_bytes, enum wfs_dtype *ret)
  */
 struct small_float {
     uint8_t n_exponent, n_mantissa;
-    int8_t bias;
+    uint8_t bias;
 };
 
 static double decode_small(uint32_t code, struct small_float f)
@@ -108,10 +107,9 @@ static double decode_small(uint32_t code, struct small_float f)
     const uint32_t mantissa = code & ((1u << f.n_mantissa) - 1);
     const uint32_t exponent = code >> f.n_mantissa & ((1u << f.n_exponent) - 1);
     const double sign = code >> (f.n_mantissa + f.n_exponent) & 1 ? -1.0 : 1.0;
-    const double fraction = ldexp(mantissa, -f.n_mantissa);
-    if (exponent == 0)
-        return sign * ldexp(fraction, 1 - f.bias);
-    return sign * ldexp(1.0 + fraction, (int)exponent - f.bias);
+    const uint32_t significand =
+        exponent == 0 ? mantissa << 1 : (mantissa | 1u << f.n_mantissa) << exponent;
+    return sign * significand / (1u << (f.n_mantissa + f.bias));
 }
 
 /* Bits [i * width, (i + 1) * width) of a stream whose first bits are the low ones of its first

@@ -91,7 +91,7 @@ static int permute_dims(const struct pass *pass, const struct rule *rule, struct
 static bool is_narrow(const struct item *item)
 {
     const enum wfs_dtype dtype = (enum wfs_dtype)item->tensor.dtype;
-    if (wfs_dtype_has_blocks(dtype))
+    if (dtype_is_packed(dtype))
         return blocks_are_known(&item->tensor);
     return wfs_dtype_kind(dtype) == WFS_KIND_FLOAT && wfs_dtype_bits(dtype) < 32 &&
            cast_is_possible((enum wfs_dtype)item->tensor.stored.dtype, WFS_F32);
@@ -172,7 +172,7 @@ static int cast(const struct pass *pass, const struct rule *rule, struct item *i
 {
     const enum wfs_dtype before = (enum wfs_dtype)item->tensor.dtype;
     const enum wfs_dtype stored = (enum wfs_dtype)item->tensor.stored.dtype;
-    const bool has_blocks = wfs_dtype_has_blocks(stored);
+    const bool is_packed = dtype_is_packed(stored);
     const bool makes_blocks = wfs_dtype_has_blocks(rule->dtype);
     const enum wfs_dtype numbers = makes_blocks ? WFS_F32 : rule->dtype;
     if (!is_for_cast(pass, rule, item))
@@ -186,10 +186,10 @@ static int cast(const struct pass *pass, const struct rule *rule, struct item *i
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
                       "there is no one result for these blocks; Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1 "
                       "can be made");
-    if (!cast_is_possible(has_blocks ? WFS_F32 : stored, numbers))
+    if (!cast_is_possible(is_packed ? WFS_F32 : stored, numbers))
         return refuse(pass, rule, item, wfs_dtype_name(rule->dtype),
-                      "only BOOL, integers and floats of 8 bits or more can be cast");
-    int code = has_blocks ? decode(pass, rule, item) : 0;
+                      "casts are from BOOL, integers and floats to those of 8 bits or more");
+    int code = is_packed ? decode(pass, rule, item) : 0;
     if (code == 0)
         code = convert(pass, rule, item, numbers);
     if (code == 0 && makes_blocks)

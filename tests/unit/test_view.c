@@ -379,8 +379,8 @@ static void test_surgery_that_cannot_be(void)
         "a", OPTIONS("permute=a=>1,0"),
         "cannot permute 'a' (F32 [6]): '1,0' is for tensors of rank 2, this one has rank 1");
     check_refused("a", OPTIONS("cast=a=>C64"),
-                  "cannot cast 'a' (F32 [6]) to C64: only BOOL, integers and floats of 8 bits or "
-                  "more can be cast");
+                  "cannot cast 'a' (F32 [6]) to C64: casts are from BOOL, integers and floats "
+                  "to those of 8 bits or more");
 }
 
 /* ---- like ---- */

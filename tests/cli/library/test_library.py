@@ -140,6 +140,7 @@ def test_packed_elements_are_sliced_by_whole_bytes(folder):
     path = st.write(folder / 'x.safetensors', {'w': ('F4', [4, 6], bytes(range(12)))})
     with Checkpoint(path) as checkpoint:
         tensor = checkpoint['w']
+        assert tensor.read_slice([(1, 1, 1), (1, 3, 1)], 'F32') == st.f32(0, 2, 0)
         assert tensor.read_slice([(1, 2, 1)]) == bytes(range(3, 9)) and tensor.read_slice([(2, 1, 1), (2, 4, 1)]) == bytes([7, 8])
         fails(22, "^tensor 'w': its elements are less than a byte: ", tensor.read_slice, [(0, 4, 1), (1, 2, 1)])
         fails(22, "^tensor 'w': its elements are less than a byte: ", tensor.read_slice, [(1, 1, 1), (1, 4, 1)])

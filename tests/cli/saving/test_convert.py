@@ -6,10 +6,11 @@ import stat
 import subprocess
 import time
 
+import numpy
 import pytest
 
 from wfs_testlib import program, st
-from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_SOURCE, EXIT_USAGE, SAMPLE, tool, weightfs
+from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, SAMPLE, tool, weightfs
 
 SLOW = program.BUILD / 'tests' / 'inject' / 'slow.so'
 # Files that the reference writer makes of these tensors (sha256), from its own runs.
@@ -51,6 +52,47 @@ def test_order_of_all_types_and_names(folder):
     source = st.write_parts(folder / 'loose', [(key, *tensor) for key, tensor in tensors.items()], {'b': '2', 'a': '1', 'é': ''})
     weightfs('convert', source, folder / 'out.safetensors')
     assert (folder / 'out.safetensors').read_bytes() == st.canonical(tensors, {'b': '2', 'a': '1', 'é': ''})
+
+
+# Code by code, without the sign, as OCP Microscaling Formats 1.0 defines them.
+MAGNITUDES = {'F4': [0.0, 0.5, 1, 1.5, 2, 3, 4, 6],
+              'F6_E2M3': [i / 8 for i in range(16)] + [i / 4 for i in range(8, 16)] + [i / 2 for i in range(8, 16)],
+              'F6_E3M2': [i / 16 for i in range(8)] + [i * 2 ** e / 16 for e in range(1, 7) for i in range(4, 8)]}
+
+
+@pytest.mark.parametrize('dtype', MAGNITUDES)
+@pytest.mark.parametrize('target', ['F32', 'BF16', 'F16', 'F64', 'F8_E4M3', 'I8'])
+def test_floats_of_less_than_a_byte_are_cast(folder, dtype, target):
+    """All codes in a changing order, and more bytes than one read of the program has."""
+    magnitudes = MAGNITUDES[dtype]
+    n_codes, n_bits = 2 * len(magnitudes), st.BITS[dtype]
+    codes = [i * i * 7 % n_codes if i % 3 else i % n_codes for i in range(192 * 1024)]
+    numbers = numpy.array(magnitudes + [-number for number in magnitudes])[codes]
+    data = b''.join(sum(code << n_bits * i for i, code in enumerate(codes[j:j + 24])).to_bytes(3 * n_bits, 'little') for j in range(0, len(codes), 24))
+    source = st.write(folder / 'in', {'w': (dtype, [192, 1024], data), 'n': ('F32', [1], st.f32(1))})
+    weightfs('convert', '--cast=w:' + target, source, folder / 'out.safetensors')
+    singles = numbers.astype('<f4')
+    expected = {'BF16': lambda: (singles.view('<u4') >> 16).astype('<u2'), 'F8_E4M3': lambda: e4m3(singles), 'F32': lambda: singles,
+                'F16': lambda: numbers.astype('<f2'), 'F64': lambda: numbers.astype('<f8'), 'I8': lambda: numbers.astype('i1')}[target]()
+    found = st.read(folder / 'out.safetensors')
+    assert found.tensors == {'w': (target, [192, 1024], expected.tobytes()), 'n': ('F32', [1], st.f32(1))}
+
+
+def e4m3(singles):
+    """All of these numbers have four bits at most, and exponents that it has."""
+    bits = singles.view('<u4')
+    codes = (bits >> 20 & 0x7ff) - (120 << 3)
+    return ((bits >> 31 << 7) | numpy.where(singles == 0, 0, codes)).astype('u1')
+
+
+def test_floats_of_less_than_a_byte_stay_without_a_regex(folder):
+    source = st.write(folder / 'in', {'w': ('F4', [4], b'\x21\x43'), 'n': ('F32', [1], st.f32(1))})
+    found = weightfs('convert', '--cast=F16', source, folder / 'out.safetensors', has_notices=True)
+    assert 'w: stays as it is: a cast without a REGEX is for F64, F32, F16 and BF16' in found.error
+    assert st.read(folder / 'out.safetensors').tensors == {'n': ('F16', [1], b'\x00\x3c'), 'w': ('F4', [4], b'\x21\x43')}
+    failed = weightfs('convert', '--cast=n:F4', source, folder / 'no.safetensors', code=EXIT_RULES)
+    assert failed.error == ("%s: cannot cast 'n' (F32 [1]) to F4: casts are from BOOL, integers and floats to those of 8 bits "
+                            'or more' % source)
 
 
 def test_metadata_is_kept(folder):

@@ -298,12 +298,12 @@ def test_npy_f32_widens_every_float_that_numpy_lacks(folder, options):
 
 
 def test_npy_f32_leaves_what_has_no_value_of_its_own(folder):
-    """Codes with scales and elements of 4 bits stay as they are, for which nothing else is refused."""
+    """Codes with scales stay as they are, for which nothing else is refused; elements of 4 bits are widened."""
     path = st.write(folder / 'm.safetensors', {'l.weight': ('F8_E4M3', [2], b'\x38\x40'), 'l.weight_scale_inv': ('F32', [1], st.f32(2)),
                                                'f': ('F4', [2], b'\x12'), 'b': ('BF16', [1], b'\x80\x3f')})
     found = weightfs('extract', '--npy=f32', path, '*', '-d', folder / 'out', has_notices=True)
-    assert "compute with the elements of 2 files ('<V2', '|V1')\n" in found.stdout and 'l.weight: a cast does not apply scales' in found.error
-    assert numpy.load(folder / 'out' / 'b.npy').tolist() == [1]
+    assert "compute with the elements of 1 file ('<V2', '|V1')\n" in found.stdout and 'l.weight: a cast does not apply scales' in found.error
+    assert numpy.load(folder / 'out' / 'b.npy').tolist() == [1] and numpy.load(folder / 'out' / 'f.npy').tolist() == [1, 0.5]
     assert numpy.load(folder / 'out' / 'l' / 'weight.npy').tobytes() == b'\x38\x40'
     assert weightfs('cat', '--npy=f32', path, 'b', has_notices=True).raw == (folder / 'out' / 'b.npy').read_bytes()
 
