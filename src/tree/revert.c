@@ -547,8 +547,12 @@ int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_liste
         return reverted;
     }
     reversion.n_places = 0;
+    /* Names that were changed and changed back are edits to be saved, too. */
+    const bool is_whole = *paths == '\0' && tree->n_commits == 0;
+    const uint64_t n_pending = wfs_tree_n_edits(tree);
     int code = begin(&reversion, paths);
-    const bool is_needed = code == 0 && has_work(&reversion);
+    const bool is_needed =
+        code == 0 && (has_work(&reversion) || (is_whole && wfs_tree_has_pending(tree)));
     if (is_needed)
         code = note(&reversion, paths);
     if (code < 0) {
@@ -559,7 +563,7 @@ int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_liste
         remove_names(&reversion);
         count_again(&reversion, *paths == '\0', true);
     }
-    *ret_n = reversion.n;
+    *ret_n = is_whole && n_pending > 0 ? n_pending : reversion.n;
     changes_done(&reversion.changes);
     return code;
 }

@@ -40,6 +40,17 @@ def test_each_kind_of_edit_is_taken_back_with_all(made):
     assert weightfs('discard', made.path).stdout == 'discarded 0 edits\n'
 
 
+def test_all_is_as_many_edits_as_status_counts(made):
+    """Also where names have come back, and where directories went with their files."""
+    shutil.rmtree(made / 'a')
+    n_edits = made.status()['edits']
+    assert weightfs('discard', made.path).stdout == 'discarded %d edits\n' % n_edits
+    os.rename(made / 'step', made / 'pace')
+    os.rename(made / 'pace', made / 'step')
+    assert weightfs('discard', made.path).stdout == 'discarded %d edits\n' % 2
+    assert (made.status()['edits'], made.status()['state']) == (0, 'clean')
+
+
 def kill(mnt):
     for pid in mnt.workers:
         os.kill(pid, signal.SIGKILL)
