@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import numpy
 import pytest
@@ -25,7 +26,10 @@ def read_page(verb):
 
 def examples(verb):
     """The commands of a page; lines with an indent go on."""
-    section = read_page(verb).split('.Sh EXAMPLES\n')[1].split('.Sh ')[0]
+    return commands_of(read_page(verb).split('.Sh EXAMPLES\n')[1].split('.Sh ')[0])
+
+
+def commands_of(section):
     return [re.sub(r'\\?\n +', ' ', command).replace('\\e', '\\')
             for command in re.findall(r'^\$ (.*(?:\n +.*)*)', section.replace('\\e\n', '\\\n'), re.M)]
 
@@ -38,6 +42,7 @@ def test_pages_fit_80_columns():
     for page in pages:
         done = subprocess.run(['man', '--warnings=all', '-l', page], env={**os.environ, 'MANWIDTH': '80', 'LC_ALL': 'C.UTF-8', 'TERM': 'dumb'}, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=program.PATIENCE, check=True)
+        assert not re.search(r'^\.(Pq )?(Sq|Ql|Dq) .*( , \S| No )', page.read_text(), re.M), 'what follows is inside of the quotes'
         text = subprocess.run(['col', '-bx'], input=done.stdout, text=True, stdout=subprocess.PIPE, timeout=program.PATIENCE, check=True).stdout
         assert done.stderr == '' and 'SYNOPSIS' in text, page
         assert [line for line in text.splitlines() if terminal.width(line) > 80] == [], page
@@ -104,6 +109,23 @@ def test_every_example_works(verb, place, mount):
                 one.kill()
         before = files_of(place.folder)
         output = place(command)
-        assert output or files_of(place.folder) != before or 'mount' in command, command
+        assert output != 'null\n' and output or files_of(place.folder) != before or 'mount' in command, command
         if ' mnt' in command and 'mount' in command:
             one.wait()
+
+
+def test_the_examples_of_the_program_work(place, mount):
+    """Those before the examples of verbs, in their order."""
+    section = (ROOT / 'docs/man/weightfs.1').read_text().split('.Sh EXAMPLES\n')[1].split('.Ss ')[0]
+    numpy.zeros(128 * 64, '<f2').tofile(place.folder / 'raw.f16')
+    for commands in map(commands_of, section.split('.Pp\n')):
+        one = None
+        if ' mnt/' in commands[0]:
+            one = mount(place.folder / 'model.safetensors', 'output=more.safetensors', at=place.folder / 'mnt', cwd=place.folder)
+        for command in commands:
+            place(command.replace('python3', sys.executable))
+        if one is not None:
+            place('weightfs umount mnt')
+            one.wait()
+    assert 'new\tF16\t[128, 64]\t16384\n' in place('weightfs ls more.safetensors')
+    assert 'model.layer.0.attention.key.bias\tF16\t' in place('weightfs ls half.safetensors')
