@@ -41,7 +41,6 @@ struct json_out {
     enum json_spelling spelling;
     unsigned n_indent_max; /* spaces; 0: no limit */
     bool is_tight;         /* all layouts are JSON_TIGHT */
-    bool is_line;          /* lines are not broken; nothing is in the place of that */
     bool is_part;          /* of a larger text: no line feed follows the outermost bracket */
     /* Private. */
     bool has_items;                     /* in the innermost container */

@@ -115,7 +115,7 @@ static void begin(struct json_out *out)
     }
     if (has_items)
         puts_to(out, layout == JSON_ROW ? ", " : ",");
-    if (has_lines(layout) && !out->is_line)
+    if (has_lines(layout))
         break_line(out);
 }
 
@@ -163,7 +163,7 @@ void json_out_close(struct json_out *out)
     const enum json_layout layout = layout_of(out);
     const bool is_object = (out->levels[--out->depth] & IS_OBJECT) != 0;
     out->n_lines -= has_lines(layout);
-    if (out->has_items && layout == JSON_LINES && !out->is_line)
+    if (out->has_items && layout == JSON_LINES)
         break_line(out);
     put(out, is_object ? "}" : "]", 1);
     if (out->depth == 0 && !out->is_part)

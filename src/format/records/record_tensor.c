@@ -82,13 +82,13 @@ static int take_unknown(struct record_load *load, const char *key, const char *n
     return keep_opaque(load, "dtype", name, n_bytes, ret);
 }
 
-/* The scheme on one line, malloc'ed. -EFBIG when it is too long, -ENOMEM, errors as source_read. */
+/* The scheme, spelled as that of a Burnpack, malloc'ed. -EFBIG when it is too long, -ENOMEM, errors as source_read. */
 static int scheme_text(const struct record_load *load, uint32_t id, char **ret, size_t *ret_n)
 {
     cleanup(json_writer_done) struct json_writer writer;
     json_writer_init(&writer, load->graph);
     writer.text.n_max = N_SCHEME_MAX;
-    writer.out.is_line = true;
+    writer.out.is_tight = true;
     json_write(&writer, id);
     if (writer.text.has_failed || writer.error < 0)
         return writer.text.has_failed ? -ENOMEM : writer.error;

@@ -258,6 +258,7 @@ def test_quantization_survives_a_burnpack(folder):
     scheme = {'value': 'Q8S', 'store': 'Native', 'level': {'Block': {'storage': [4, 1, 1, 1, 1], 'len': 1}}, 'scale': 0.25}
     path = put(folder, {'w': param(3, tensor(b'abcd', [2, 2], {'QFloat': scheme}))}, metadata('0.20.1'))
     convert(path, folder / 'out.bpk')
+    assert weightfs('diff', path, folder / 'out.bpk').stdout == ''
     item = convert(folder / 'out.bpk', folder / 'out.mpk').partition(b'\xa4item')[2]
     assert item == path.read_bytes().partition(b'\xa4item')[2]
 
