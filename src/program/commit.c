@@ -254,8 +254,8 @@ void commit_each_left_out(const struct commit *commit, void (*visit)(void *ctx, 
     give(&line, visit, ctx);
     if (commit->fit.needed != NULL)
         strbuf_printf(&line,
-                      "the output has no value '%s', which readers of %s need: 'weightfs edit "
-                      "--set-value' adds it",
+                      "the output has no value '%1$s', which readers of %2$s need: weightfs edit "
+                      "--set-value '%1$s=\"NAME\"' adds it",
                       commit->fit.needed, commit->format->title);
     give(&line, visit, ctx);
 }

@@ -259,7 +259,7 @@ static const struct option options[] = {
     {{"split", "REGEX:A,B,C", "split the first dimension; A=4,B=1 in sizes"}, .rule = RULE_SPLIT},
     {{"fuse", "WHOLE:A,B,C", "join tensors whose keys have A, B, C, as rows"}, .rule = RULE_FUSE},
     {{"slice", "REGEX:RANGES", "show a part of each, e.g. 0:1000,:"}, .rule = RULE_SLICE},
-    {{"cast", "[REGEX:]DTYPE", "convert elements; by default of all float tensors"},
+    {{"cast", "[REGEX:]DTYPE", "convert floats of 16 bits or more, or by REGEX"},
      .rule = RULE_CAST},
     {{"keep", "REGEX", "show tensors as they are stored"}, .rule = RULE_KEEP},
     {{"rules", "FILE", "read more view options from a JSON file"}, IS_RULES_FILE},

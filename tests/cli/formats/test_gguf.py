@@ -407,8 +407,8 @@ def test_what_readers_expect_is_reported(blocks, folder):
     told = weightfs('convert', '--cast', 'F32', blocks, folder / 'out.safetensors').stdout.splitlines()
     assert told[-1] == 'names of tensors, and the order of rows in attn_q and attn_k, are those of llama.cpp: see docs/formats/gguf.md'
     told = weightfs('convert', folder / 'out.safetensors', folder / 'out.gguf').stdout
-    assert told == "the output has no value 'general.architecture', which readers of GGUF need: 'weightfs edit --set-value' adds it\n"
-    edit = ('edit', '--set-value', 'general.architecture="x"', '--set-value', 'empty=[]', folder / 'out.gguf', folder / 'whole.gguf')
+    assert told == "the output has no value 'general.architecture', which readers of GGUF need: weightfs edit --set-value 'general.architecture=\"NAME\"' adds it\n"
+    edit = ('edit', '--set-value', told.split("'")[-2], '--set-value', 'empty=[]', folder / 'out.gguf', folder / 'whole.gguf')
     assert weightfs(*edit).stdout == '' and weightfs('convert', folder / 'whole.gguf', folder / 'again.gguf').stdout == ''
     told = weightfs('convert', folder / 'whole.gguf', folder / 'again.safetensors').stdout
     assert "left out, because safetensors has no place for them: 'empty', 'general.architecture'" in told
