@@ -125,9 +125,9 @@ int wfs_output_write(const char *path, const void *bytes, uint64_t n_bytes,
 /* Name, beside the output at path, of the file that is written before it is renamed. */
 void wfs_output_temporary(const char *path, char name[WFS_OUTPUT_NAME_MAX]);
 
-/* Locks such a file, which is open, as a save does while it writes it. False: another save has it.
- * Where the filesystem has no locks there are none. */
-bool wfs_output_lock(int fd);
+/* Removes such a file, which a save has left, from the open directory. -EBUSY: one is writing it.
+ */
+int wfs_output_remove_temporary(int directory, const char *temporary, struct wfs_error *err);
 
 /* Name, beside the output at path, of a further link to the old file, before it replaces the last
  * backup. */

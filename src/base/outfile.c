@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -141,7 +142,7 @@ static void set_new_mode(const struct outfile *outfile)
 
 static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *err)
 {
-    int code = output_remove_temporary(outfile->dir_fd, outfile->temporary, err);
+    int code = wfs_output_remove_temporary(outfile->dir_fd, outfile->temporary, err);
     if (code < 0)
         return code;
     outfile->fd = openat(outfile->dir_fd, outfile->temporary,
@@ -149,7 +150,7 @@ static int create(struct outfile *outfile, uint64_t n_bytes, struct wfs_error *e
     if (outfile->fd < 0)
         return wfs_fail(err, errno, "cannot create %s beside the output: %s", outfile->temporary,
                         strerror(errno));
-    code = output_lock(outfile->dir_fd, outfile->temporary, outfile->fd, err);
+    code = output_lock(outfile->dir_fd, outfile->temporary, outfile->fd, LOCK_EX, err);
     if (code < 0)
         return code;
     outfile->is_there = true;
@@ -217,7 +218,8 @@ static void give_up(struct outfile *outfile)
     if (outfile->fd < 0)
         outfile->fd =
             openat(outfile->dir_fd, outfile->temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    unlinkat(outfile->dir_fd, outfile->temporary, 0);
+    if (outfile->fd < 0 || output_has_name(outfile->dir_fd, outfile->temporary, outfile->fd))
+        unlinkat(outfile->dir_fd, outfile->temporary, 0);
     if (options->abandon == NULL || outfile->fd < 0 || !io_frees_much(outfile->fd))
         return;
     options->abandon(options->ctx, outfile->fd);
@@ -540,6 +542,14 @@ static void keep_owner_and_mode(const struct outfile *outfile)
     set_mode(outfile, mode);
 }
 
+/* An exclusive lock on SMB lets nobody else read, not even another descriptor of this program, and
+ * only goes with all locks. */
+static int let_others_read(const struct outfile *outfile, struct wfs_error *err)
+{
+    flock(outfile->fd, LOCK_UN);
+    return output_lock(outfile->dir_fd, outfile->temporary, outfile->fd, LOCK_SH, err);
+}
+
 int outfile_sync(struct outfile *outfile, struct wfs_error *err)
 {
     if (outfile->error != 0 || flush(outfile) < 0)
@@ -551,7 +561,7 @@ int outfile_sync(struct outfile *outfile, struct wfs_error *err)
         keep_owner_and_mode(outfile);
     if (fsync(outfile->fd) < 0)
         return wfs_fail(err, errno, "cannot sync the output: %s", strerror(errno));
-    return 0;
+    return outfile->is_link ? 0 : let_others_read(outfile, err);
 }
 
 int outfile_check(struct outfile *outfile, const struct wfs_save_options *options,
@@ -596,6 +606,9 @@ int outfile_rename(struct outfile *outfile, struct wfs_error *err)
     if (code == 0 && outfile->is_replacing)
         code = output_keep_backup(outfile->dir_fd, outfile->name, &outfile->options.backup, backup,
                                   err);
+    if (code == 0 && outfile->fd >= 0 &&
+        !output_has_name(outfile->dir_fd, outfile->temporary, outfile->fd))
+        code = wfs_fail(err, EBUSY, "another program has replaced %s", outfile->temporary);
     if (code == 0 && (code = rename_into_place(outfile)) < 0)
         wfs_fail(err, -code, "cannot rename the output into place: %s", strerror(-code));
     outfile->is_published = code == 0;

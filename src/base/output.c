@@ -36,33 +36,37 @@ void wfs_output_temporary_link(const char *path, char name[WFS_OUTPUT_NAME_MAX])
 
 /* ---- the temporary file ---- */
 
-bool wfs_output_lock(int fd)
-{
-    return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-}
-
-int output_lock(int directory, const char *temporary, int fd, struct wfs_error *err)
+bool output_has_name(int directory, const char *temporary, int fd)
 {
     struct stat own, named;
-    return wfs_output_lock(fd) && fstat(fd, &own) == 0 &&
-                   fstatat(directory, temporary, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-                   own.st_ino == named.st_ino
+    return fstat(fd, &own) == 0 &&
+           fstatat(directory, temporary, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           own.st_ino == named.st_ino;
+}
+
+int output_lock(int directory, const char *temporary, int fd, int kind, struct wfs_error *err)
+{
+    const bool is_free = flock(fd, kind | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    return is_free && output_has_name(directory, temporary, fd)
                ? 0
                : wfs_fail(err, EBUSY, "another program is saving to it, and writes %s", temporary);
 }
 
+/* NFS locks what is open for writing only. */
 int output_open_temporary(int directory, const char *temporary)
 {
-    return openat(directory, temporary, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    enum { FLAGS = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
+    const int fd = openat(directory, temporary, O_RDWR | FLAGS);
+    return fd >= 0 || errno == ENOENT ? fd : openat(directory, temporary, O_RDONLY | FLAGS);
 }
 
 /* EROFS comes for a name that does not exist, too: creating it reports that. */
-int output_remove_temporary(int directory, const char *temporary, struct wfs_error *err)
+int wfs_output_remove_temporary(int directory, const char *temporary, struct wfs_error *err)
 {
     autoclose int fd = output_open_temporary(directory, temporary);
     if (fd < 0 && errno == ENOENT)
         return 0;
-    const int code = fd < 0 ? 0 : output_lock(directory, temporary, fd, err);
+    const int code = fd < 0 ? 0 : output_lock(directory, temporary, fd, LOCK_EX, err);
     if (code == 0 && unlinkat(directory, temporary, 0) < 0 && errno != ENOENT && errno != EROFS)
         return wfs_fail(err, errno, "cannot remove the old %s: %s", temporary, strerror(errno));
     return code;

@@ -20,14 +20,15 @@ int output_check_place(int directory, const char *name, const struct wfs_save_op
 /* Opens what a save has left, or writes now. -1 with errno. */
 int output_open_temporary(int directory, const char *temporary);
 
-/*
- * Locks the open temporary file, by wfs_output_lock. -EBUSY: another save has it, or another file
- * has the name by now.
- */
-int output_lock(int directory, const char *temporary, int fd, struct wfs_error *err);
+/* Returns whether the name is that of the open temporary file. */
+bool output_has_name(int directory, const char *temporary, int fd);
 
-/* Removes a temporary file that a save has left. -EBUSY: one is writing it. */
-int output_remove_temporary(int directory, const char *temporary, struct wfs_error *err);
+/*
+ * Locks the open temporary file: LOCK_EX while it is written or removed, LOCK_SH while it is read
+ * back. -EBUSY: another save has it, or another file has the name by now. Where the filesystem has
+ * no locks there are none.
+ */
+int output_lock(int directory, const char *temporary, int fd, int kind, struct wfs_error *err);
 
 /* Checks that the filesystem of the open file has room for n_bytes, where that can be known.
  * -ENOSPC. */

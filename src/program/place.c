@@ -354,15 +354,13 @@ const struct wfs_written *predecessor_written(const struct wfs_leftover *leftove
     return is_it(&leftover->published, &st, digest) ? &leftover->published : NULL;
 }
 
-/* Leaves a file that another save writes: that has locked it. */
+/* Leaves a file that another save writes. */
 static void remove_own(int directory, const char *name)
 {
     struct stat st;
-    autoclose int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if ((fd < 0 || wfs_output_lock(fd)) &&
-        fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
         st.st_uid == geteuid())
-        unlinkat(directory, name, 0);
+        (void)wfs_output_remove_temporary(directory, name, NULL);
 }
 
 void predecessor_remove_temporary(const char *output)

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <weightfs/cleanup.h>
@@ -325,7 +326,8 @@ static int clear(struct note *note, char *text, struct wfs_error *err)
     while (code >= 0 && strchr(text, '\n') != NULL)
         code = clear_line(note, strsep(&text, "\n"), err);
     wfs_output_temporary(note->path, temporary);
-    code = code < 0 ? code : remove_file(note, temporary, (struct mark){0}, err);
+    if (code >= 0 && !note->is_own) /* the save removes its own */
+        code = remove_file(note, temporary, (struct mark){0}, err);
     if (code == 0 && io_sync_directory(note->directory) < 0)
         return wfs_fail(err, errno, "cannot sync the directory: %s", strerror(errno));
     return code;
@@ -354,7 +356,7 @@ int set_note_clear(const struct format_table *table, const char *path, char *own
         return code;
     wfs_output_temporary(path, temporary);
     autoclose int fd = own != NULL ? -1 : output_open_temporary(directory, temporary);
-    if (fd >= 0 && (code = output_lock(directory, temporary, fd, err)) < 0)
+    if (fd >= 0 && (code = output_lock(directory, temporary, fd, LOCK_EX, err)) < 0)
         return code;
     code = clear(&note, own != NULL ? own : text, err);
     return code < 0 ? code : remove_file(&note, name, (struct mark){0}, err);

@@ -294,13 +294,13 @@ int wfs_shards_save(struct wfs_shards *set, const char *path,
         outfile_free(set->shards[i].outfile);
         set->shards[i].outfile = NULL;
     }
-    outfile_free(saving.index);
     wfs_catalog_free(saving.found);
     /* While it is not sure which index will be there after a loss of power, both need their files.
      */
     const bool is_unsure = report->published.inode != 0 && !report->is_durable;
     if (!is_unsure && saving.note.n_bytes > 0) /* what stays is cleared by the next save */
         (void)set_note_clear(set->table, path, saving.note.bytes, NULL);
+    outfile_free(saving.index); /* with its lock: another save may begin */
     strbuf_done(&saving.note);
     return code;
 }

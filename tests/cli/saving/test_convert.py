@@ -13,6 +13,8 @@ from wfs_testlib import program, st
 from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, SAMPLE, tool, weightfs
 
 SLOW = program.BUILD / 'tests' / 'inject' / 'slow.so'
+LOCKS = SLOW.with_name('locks.so')
+TARGETS = ['out.safetensors', 'out.pth', 'out.bpk', 'out.gguf', 'shards/', 'dcp/']
 # Files that the reference writer makes of these tensors (sha256), from its own runs.
 VECTORS = {
     'nothing': ({}, None, '9bbcbf73561f6bc5d0a17ea6a2081feed2d1304e87602d8c502d9a5c4bd85576'),
@@ -170,6 +172,9 @@ def test_umask_gives_the_mode_of_a_new_file(small, folder):
     assert stat.S_IMODE((folder / 'out.safetensors').stat().st_mode) == 0o640
 
 
+needs_preload = pytest.mark.skipif(program.IS_INSTRUMENTED or not SLOW.exists(), reason='no library can be preloaded into an instrumented program')
+
+
 # ---- the metadata that loaders of PyTorch look for ----
 
 @pytest.mark.parametrize('target', ['x.safetensors', 'x/'])
@@ -194,21 +199,58 @@ def test_other_tensors_are_not(tmp_path):
     assert not st.read(tmp_path / 'd.safetensors').metadata and st.read(tmp_path / 'e.safetensors').metadata['format'] == 'burnpack'
 
 
-@pytest.mark.skipif(program.IS_INSTRUMENTED or not SLOW.exists(), reason='no library can be preloaded into an instrumented program')
-@pytest.mark.parametrize('target', ['out.safetensors', 'out.pth', 'out.bpk', 'out.gguf', 'shards/', 'dcp/'])
-def test_a_second_save_to_an_output_leaves_the_first_one_alone(folder, target):
-    """Both have the same temporary name."""
+def four_tensors(folder):
     values = {'w%d' % i: ('F32', [1 << 18], st.f32(i) * (1 << 18)) for i in range(4)}
-    source = st.write(folder / 'in.safetensors', values)
+    return values, st.write(folder / 'in.safetensors', values)
+
+
+def conversion(folder, target, source):
     options = {'shards/': ['--max-shard-size=1MB'], 'dcp/': ['--format=dcp']}.get(target, [])
-    words = ['convert', '--cast=F16', *options, source, str(folder) + '/' + target]
-    first = subprocess.Popen([*program.COMMAND, *words], env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '100'}, stderr=subprocess.PIPE)
+    return ['convert', '--cast=F16', *options, source, str(folder) + '/' + target]
+
+
+def left_in(place):
+    return [name for name in os.listdir(place) if name.startswith('.') and name != '.metadata']
+
+
+@needs_preload
+@pytest.mark.parametrize('target,locks', [*((target, '') for target in TARGETS), ('out.safetensors', 'nfs'), ('shards/', 'nfs')])
+def test_a_second_save_to_an_output_leaves_the_first_one_alone(folder, target, locks):
+    """Both have the same temporary name."""
+    values, source = four_tensors(folder)
+    words, environment = conversion(folder, target, source), {**os.environ, 'LOCKS': locks}
+    first = subprocess.Popen([*program.COMMAND, *words], env={**environment, 'LD_PRELOAD': '%s %s' % (SLOW, LOCKS), 'SLOW_MS': '100'}, stderr=subprocess.PIPE)
     place = folder / target if target.endswith('/') else folder
     while first.poll() is None and not (place.exists() and any(name.endswith('.tmp') for name in os.listdir(place))):
         time.sleep(0.01)
-    assert 'another program is saving to it' in weightfs(*words, code=EXIT_COMMIT).error
+    second = weightfs(*words, code=EXIT_COMMIT, env={**environment, 'LD_PRELOAD': str(LOCKS)})
+    assert 'another program is saving to it' in second.error
     assert first.wait() == 0, first.stderr.read()
     first.stderr.close()
-    assert not [name for name in os.listdir(place) if name.startswith('.') and name != '.metadata']
+    assert not left_in(place)
     weightfs('convert', '--cast=F32', folder / target, folder / 'back.safetensors')
     assert st.read(folder / 'back.safetensors').tensors == values
+
+
+@needs_preload
+@pytest.mark.parametrize('target', TARGETS)
+@pytest.mark.parametrize('locks', ['nfs', 'smb', 'none'])
+def test_saves_on_filesystems_with_other_locks(folder, target, locks):
+    values, source = four_tensors(folder)
+    for _ in range(2):
+        weightfs('convert', '--overwrite', *conversion(folder, target, source)[1:], env={**os.environ, 'LD_PRELOAD': str(LOCKS), 'LOCKS': locks})
+    place = folder / target if target.endswith('/') else folder
+    assert not left_in(place)
+    weightfs('convert', '--cast=F32', folder / target, folder / 'back.safetensors')
+    assert st.read(folder / 'back.safetensors').tensors == values
+
+
+@needs_preload
+@pytest.mark.parametrize('target,name', [('out.safetensors', 'out.safetensors'), ('out.pth', 'out.pth'), ('dcp/', '.metadata')])
+def test_a_temporary_file_that_another_program_replaced_is_not_published(folder, target, name):
+    source = four_tensors(folder)[1]
+    place = folder / target if target.endswith('/') else folder
+    replaced = place / ('.%s.weightfs.tmp' % name)
+    done = weightfs(*conversion(folder, target, source), code=EXIT_COMMIT, env={**os.environ, 'LD_PRELOAD': str(LOCKS), 'REPLACE': str(replaced)})
+    assert 'another program has replaced .%s.weightfs.tmp' % name in done.error
+    assert replaced.read_bytes() == b'abc' and not (place / name).exists()
