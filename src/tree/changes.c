@@ -328,12 +328,24 @@ static void put(struct list *list, enum change change, const char *path, const c
 
 /* ---- names of the catalog ---- */
 
+/* Returns a directory of the catalog, or what was made in its place, or NULL. The parts of a key
+ * bound the depth. */
+static const struct wfs_node *find_dir(const struct changes *changes, const struct wfs_node *dir)
+{
+    const struct entry *was = entry_at(changes->loaded, dir->entry);
+    const struct wfs_node *now = changes->now[dir->id];
+    const struct wfs_node *above = now != NULL ? NULL : find_dir(changes, was->dir);
+    const uint32_t heir = above == NULL ? 0 : entry_find(changes->tree, above, was->name);
+    const struct wfs_node *made = heir == 0 ? NULL : entry_at(changes->tree, heir)->node;
+    return made != NULL && made->kind == NODE_DIR ? made : now;
+}
+
 /* Returns what was made in the place of a name that is gone, or 0. */
 static uint32_t find_heir(const struct list *list, uint32_t id)
 {
     const struct changes *changes = &list->changes;
     const struct entry *was = entry_at(changes->loaded, id);
-    const struct wfs_node *dir = changes->now[was->dir->id];
+    const struct wfs_node *dir = find_dir(changes, was->dir);
     const uint32_t heir = dir == NULL ? 0 : entry_find(changes->tree, dir, was->name);
     return heir != 0 && changes->origin[heir] == 0 &&
                    entry_at(changes->tree, heir)->node->kind != NODE_DIR
@@ -399,7 +411,7 @@ static int look_at(struct list *list, uint32_t id)
     }
     list->is_listed[now] = true;
     const struct entry *entry = entry_at(changes->tree, now);
-    if (entry->dir != changes->now[was->dir->id] || strcmp(entry->name, was->name) != 0)
+    if (entry->dir != find_dir(changes, was->dir) || strcmp(entry->name, was->name) != 0)
         put(list, CHANGE_RENAMED, path.bytes, before.bytes, &none, &none, NULL);
     if (is_dir)
         return 0;

@@ -82,7 +82,8 @@ static int take_unknown(struct record_load *load, const char *key, const char *n
     return keep_opaque(load, "dtype", name, n_bytes, ret);
 }
 
-/* The scheme, spelled as that of a Burnpack, malloc'ed. -EFBIG when it is too long, -ENOMEM, errors as source_read. */
+/* The scheme, spelled as that of a Burnpack, malloc'ed. -EFBIG when it is too long, -ENOMEM, errors
+ * as source_read. */
 static int scheme_text(const struct record_load *load, uint32_t id, char **ret, size_t *ret_n)
 {
     cleanup(json_writer_done) struct json_writer writer;

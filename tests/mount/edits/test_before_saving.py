@@ -90,6 +90,27 @@ def test_a_file_with_the_name_of_a_directory_is_added(mount, small, folder):
     assert listed(mnt) == ['renamed   a -> z', 'renamed   step -> a']
 
 
+def test_what_is_made_again_with_its_directory_is_changed(mount, small, folder):
+    """As rsync, git and cp leave it; below a renamed directory, too, and with something else in the place of the directory."""
+    mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
+    shutil.copytree(mnt / 'a', folder / 'a')
+    shutil.rmtree(mnt / 'a')
+    shutil.copytree(folder / 'a', mnt / 'a')
+    everything = ['changed   a/b/bias: F32 [3], 12 bytes', 'changed   a/b/weight: F32 [2, 3], 24 bytes', 'changed   a/c: U8 [5], 5 bytes']
+    assert listed(mnt) == everything
+    assert weightfs('diff', mnt.path).stdout == ''
+    weightfs('discard', mnt.path)
+    os.rename(mnt / 'a', mnt / 'z')
+    shutil.rmtree(mnt / 'z/b')
+    shutil.copytree(folder / 'a/b', mnt / 'z/b')
+    assert listed(mnt) == [line.replace(' a/', ' z/') for line in everything[:2]] + ['renamed   a -> z']
+    shutil.rmtree(mnt / 'z/b')
+    shutil.copy(folder / 'a/c', mnt / 'z/b')
+    assert listed(mnt) == ['added     z/b: 5 bytes', 'removed   a/b/bias: F32 [3], 12 bytes', 'removed   a/b/weight: F32 [2, 3], 24 bytes',
+                           'renamed   a -> z']
+    weightfs('discard', mnt.path)
+
+
 def test_what_is_renamed_to_a_scratch_file_is_removed(mount, small, folder):
     """As a commit has it; the list does not change when the scratch file goes."""
     mnt = mount(small, 'output=%s' % (folder / 'out.safetensors'))
