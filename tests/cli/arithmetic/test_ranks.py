@@ -163,21 +163,26 @@ def test_what_is_made_of_tied_tensors_in_the_same_way_is_tied(memory, options, v
         assert len([name for name in archive.namelist() if '/data/' in name]) == (3 if expected['a'] != expected['b'] else 2)
 
 
-@pytest.mark.parametrize('targets', [('lm_head', 'model.embed_tokens'), ('lm_head',)], ids=len)
-def test_factors_for_both_names_of_a_tensor_untie_them_with_a_notice(memory, targets):
+@pytest.mark.parametrize('factors, options, is_tied', [
+    ({'lm_head': 1, 'model.embed_tokens': 2}, [], False), ({'lm_head': 1}, [], True), ({'model.embed_tokens': 2}, ['--weight=2'], True),
+    ({'lm_head': 2, 'model.embed_tokens': 2}, [], True)], ids=str)
+def test_factors_for_names_of_one_tensor(memory, factors, options, is_tied):
     names = {'model.embed_tokens.weight': pth.tensor(size=(3, 2), stride=(2, 1)), 'lm_head.weight': pth.tensor(size=(3, 2), stride=(2, 1))}
     (memory / 'base.pth').write_bytes(pth.checkpoint(pth.dictionary(**names), r0=st.f32(*range(6))))
     (memory / 'adapter').mkdir()
     (memory / 'adapter/adapter_config.json').write_text(json.dumps({'peft_type': 'LORA', 'r': 1, 'lora_alpha': 1}))
     st.write(memory / 'adapter/adapter_model.safetensors', {
-        'base_model.model.%s.lora_%s.weight' % (target, half): ('F32', shape, st.f32(*([i + 1] * max(shape))))
-        for i, target in enumerate(targets) for half, shape in (('A', [1, 2]), ('B', [3, 1]))})
-    done = weightfs('convert', '--lora', memory / 'adapter', memory / 'base.pth', memory / 'out.pth', has_notices=True)
+        'base_model.model.%s.lora_%s.weight' % (target, half): ('F32', shape, st.f32(*([factor] * max(shape))))
+        for target, factor in factors.items() for half, shape in (('A', [1, 2]), ('B', [3, 1]))})
+    done = weightfs('convert', *options, '--lora', memory / 'adapter', memory / 'base.pth', memory / 'out.pth', has_notices=True)
     told = "lm_head.weight: is not tied to 'model.embed_tokens.weight' any more: what is added to the two differs\n"
-    assert (told in done.stderr) == (len(targets) == 2) and done.stderr.count('\n') == (len(targets) == 2)
+    assert (told in done.stderr) == (not is_tied) and done.stderr.count('\n') == (not is_tied)
     found = pth_read.tensors(pth_read.load(memory / 'out.pth'))
-    parts = {'lm_head': 1, 'model.embed_tokens': 4 if len(targets) == 2 else 1}
-    assert {key: one.data for key, one in found.items()} == {name + '.weight': st.f32(*(i + part for i in range(6))) for name, part in parts.items()}
+    both = {name: factors.get(name, max(factors.values())) ** 2 for name in ('lm_head', 'model.embed_tokens')}
+    assert {key: one.data for key, one in found.items()} == {name + '.weight': st.f32(*((2 if options else 1) * i + part for i in range(6)))
+                                                             for name, part in both.items()}
+    with zipfile.ZipFile(memory / 'out.pth') as archive:
+        assert len([name for name in archive.namelist() if '/data/' in name]) == (1 if is_tied else 2)
 
 
 @pytest.mark.parametrize('form', ['safetensors', 'pth', 'bpk', 'mpk', 'gguf'])
