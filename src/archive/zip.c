@@ -233,7 +233,7 @@ static int read_entry(struct zip *zip, struct stream *stream, const struct limit
                                 .n_name = load_le16(b + 28),
                                 .header = load_le32(b + 42)};
     if (entry->n_name > limits->zip_name)
-        return wfs_fail(err, E2BIG, "zip: a name of %s is above the limit (zip_name)",
+        return wfs_fail(err, E2BIG, "zip: a name of %s is above the limit (limit zip_name)",
                         wfs_count(entry->n_name, "byte").text);
     if ((code = stream_take(stream, entry->n_name, &name)) < 0)
         return fail_directory(code, err);
@@ -353,12 +353,12 @@ int zip_open(struct zip *zip, const struct source *source, uint64_t start, uint6
     if (code < 0)
         return code;
     if (end.n_entries > limits->zip_entries)
-        return wfs_fail(err, E2BIG, "zip: %s above the limit of %llu (zip_entries)",
+        return wfs_fail(err, E2BIG, "zip: %s above the limit of %llu (limit zip_entries)",
                         wfs_count_as(end.n_entries, "entry is", "entries are").text,
                         (unsigned long long)limits->zip_entries);
     if (end.n_directory > limits->zip_directory)
         return wfs_fail(
-            err, E2BIG, "zip: a directory of %s is above the limit of %llu (zip_directory)",
+            err, E2BIG, "zip: a directory of %s is above the limit of %llu (limit zip_directory)",
             wfs_count(end.n_directory, "byte").text, (unsigned long long)limits->zip_directory);
     zip->directory = end.directory;
     zip->n_trailing = end.n_trailing;

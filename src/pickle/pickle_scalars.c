@@ -120,7 +120,7 @@ static int push_integer_text(struct pickle *p, const char *text, size_t n)
         return vm_fail(p, "%s is not an integer", wfs_quote_n(text, n).text);
     case -E2BIG:
         return wfs_fail(p->err, E2BIG,
-                        "pickle, byte %llu: an integer of %s is above the limit (integer)",
+                        "pickle, byte %llu: an integer of %s is above the limit (limit integer)",
                         (unsigned long long)p->opcode_offset, wfs_count(n, "digit").text);
     default:
         return wfs_fail_memory(p->err);
@@ -197,9 +197,10 @@ int op_long(struct pickle *p)
     if (n > stream_left(&p->input))
         return fail_short(p, "an integer", n);
     if (n > p->job->limits->integer || n > STREAM_WINDOW)
-        return wfs_fail(p->err, E2BIG,
-                        "pickle, byte %llu: an integer of %d bytes is above the limit (integer)",
-                        (unsigned long long)p->opcode_offset, (int)n);
+        return wfs_fail(
+            p->err, E2BIG,
+            "pickle, byte %llu: an integer of %d bytes is above the limit (limit integer)",
+            (unsigned long long)p->opcode_offset, (int)n);
     const int code = stream_take(&p->input, (size_t)n, &bytes);
     return code < 0 ? vm_fail_input(p, code)
                     : vm_push(p, integer_of_twos(p->graph, bytes, (size_t)n));
@@ -303,7 +304,7 @@ static int read_text(struct pickle *p, uint64_t n, enum value_form form)
         return fail_short(p, "a string", n);
     if (n > p->job->limits->text || n >= UINT32_MAX)
         return wfs_fail(p->err, E2BIG,
-                        "pickle, byte %llu: a string of %s is above the limit (text)",
+                        "pickle, byte %llu: a string of %s is above the limit (limit text)",
                         (unsigned long long)p->opcode_offset, wfs_count(n, "byte").text);
     char *text = arena_chars(p->graph->arena, (size_t)n + 1);
     if (text == NULL)

@@ -403,7 +403,7 @@ static int check_marks(const struct pickle_writer *writer)
         return 0;
     return wfs_fail(writer->out.err, E2BIG,
                     "the values are nested so deeply that the pickle would have %s, which is above "
-                    "the limit of %llu (marks)",
+                    "the limit of %llu (limit marks)",
                     wfs_count(writer->n_marks_max, "open mark").text, (unsigned long long)n_max);
 }
 

@@ -206,6 +206,19 @@ static void hint_hub(const char *path, struct wfs_error *err)
         snprintf(err->text + n, sizeof(err->text) - n, "; %s names a repository of the Hub", url);
 }
 
+/* Adds how the limit is raised that a message names. */
+static void hint_limit(struct wfs_error *err)
+{
+    const char *found = strstr(err->text, "(limit ");
+    const size_t n = strlen(err->text);
+    const char *name = found == NULL ? "" : found + strlen("(limit ");
+    const int n_name = (int)strcspn(name, ")");
+    if (n_name > 0)
+        snprintf(err->text + n, sizeof(err->text) - n,
+                 "; --limit=%.*s=N, or -o limit.%.*s=N of a mount, raises it", n_name, name, n_name,
+                 name);
+}
+
 static enum exit_code load(const char *path, const struct checkpoint_options *options,
                            struct wfs_catalog **out, struct wfs_error *err)
 {
@@ -219,6 +232,8 @@ static enum exit_code load(const char *path, const struct checkpoint_options *op
                                              &options->load, out, err);
     if (code == -ENOENT)
         hint_hub(name, err);
+    if (code == -E2BIG)
+        hint_limit(err);
     place_done(&place);
     return code < 0 ? exit_of_errno(err->code) : EXIT_DONE;
 }

@@ -70,7 +70,8 @@ def test_a_format_is_added_by_its_folder_and_its_rows(tmp_path):
     assert (tmp_path / 'third.toy').read_bytes() == b'TOY3' + FILE[4:]
 
     assert run('ls', '--limit=toy_vectors=2', 'third.toy') == run('ls', 'in.toy')
-    assert fail('ls', '--limit=toy_vectors=1', 'in.toy') == (6, 'in.toy: more than 1 vectors (limit toy_vectors)')
+    assert fail('ls', '--limit=toy_vectors=1', 'in.toy') == (
+        6, 'in.toy: more than 1 vectors (limit toy_vectors); --limit=toy_vectors=N, or -o limit.toy_vectors=N of a mount, raises it')
     assert fail('ls', '--limit=toy_vectors=x', 'in.toy') == (
         2, "in.toy: limit 'toy_vectors' needs a whole number: toy_vectors=NUMBER")
     unknown, _, known = fail('ls', '--limit=toys=1', 'in.toy')[1].partition('; known are: ')

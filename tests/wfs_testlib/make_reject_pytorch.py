@@ -441,7 +441,7 @@ def programs():
     loads('good/program.pt2', program(method=8), {'linear.weight': None})
     many = dict(weight, tensor_meta=dict(meta, sizes=[{'as_int': 1}] * 65, strides=[{'as_int': 1}] * 65))
     loads('tensor/program-rank.pt2', program(json.dumps({'config': {'bad': many, 'good': weight}}).encode()),
-          {'bad': '65 dimensions are above the limit of 64 (rank)', 'good': None})
+          {'bad': '65 dimensions are above the limit of 64 (limit rank)', 'good': None})
     refused('zip/program-list-damaged.pt2', program(method=8, raw=b'\xff' * 40), 5, 'the list of weights is damaged')
     damaged = entry('p/byteorder', b'little', method=8, raw=b'\xff' * 8)
     refused('zip/byteorder-damaged.pth', zipped(entry('p/data.pkl', pickle(dictionary(a=tensor()))), damaged,

@@ -123,6 +123,12 @@ def weightfs(*args, code=0, has_notices=False, **options):
     return Result(command, done.returncode, done.stdout or b'', stderr)
 
 
+def refusal(path, message):
+    """What a verb prints where a file is not read: the message of the library, and how a limit is raised that it names."""
+    limit = re.search(r'\(limit (\w+)\)', message)
+    return '%s: %s' % (path, message) + ('; --limit={0}=N, or -o limit.{0}=N of a mount, raises it'.format(limit[1]) if limit else '')
+
+
 # A child is charged with what its parent took when it was forked: a small parent measures.
 MEASURE = """import os, sys
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)

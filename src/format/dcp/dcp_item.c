@@ -253,7 +253,8 @@ static int load_window(struct dcp_window *window, const struct dcp_opening *o,
     if (code < 0)
         return code;
     if (o->windows->n_bytes >= context.limits.index_memory)
-        return wfs_fail(err, E2BIG, "the headers of its parts are above the limit index_memory");
+        return wfs_fail(err, E2BIG,
+                        "the headers of its parts are above the limit (limit index_memory)");
     context.limits.index_memory -= o->windows->n_bytes;
     if (source_new(&kind, o->file->path, &window->place, o->file->n_bytes - o->item->offset,
                    &source) < 0)

@@ -362,7 +362,7 @@ int dcp_metadata_read(struct dcp_metadata *m, const struct source *source,
     uint32_t root;
     m->graph.arena = &m->arena;
     if (source->n_bytes > m->n_bytes_left)
-        return wfs_fail(err, E2BIG, "%s, above the limit of %llu (metadata)",
+        return wfs_fail(err, E2BIG, "%s, above the limit of %llu (limit metadata)",
                         wfs_count(source->n_bytes, "byte").text,
                         (unsigned long long)limits_own(limits, &dcp_limits[DCP_LIMIT_METADATA]));
     m->n_bytes_left -= source->n_bytes;

@@ -557,7 +557,7 @@ static const char *read_size(struct dcp_reading *r, const int64_t *numbers,
                              struct dcp_tensor *tensor)
 {
     if (tensor->rank > r->context->limits.rank)
-        return "its number of dimensions is above the limit (rank)";
+        return "its number of dimensions is above the limit (limit rank)";
     tensor->dims = arena_calloc(&r->tables.arena, (size_t)tensor->rank + 1, sizeof(*tensor->dims));
     if (tensor->dims == NULL)
         return NULL; /* the caller sees it */

@@ -230,10 +230,11 @@ int torch_records_read_pickle(struct torch *torch, const struct torch_records *r
     if (entry->method == ZIP_DEFLATED &&
         (!checked_mul(entry->n_packed, torch->limits->inflate_ratio, &n_max) ||
          entry->n_bytes > n_max))
-        return wfs_fail(
-            torch->err, E2BIG, "zip: entry %s inflates %s to %llu, above the limit (inflate_ratio)",
-            wfs_quote_n(entry->name, entry->n_name).text, wfs_count(entry->n_packed, "byte").text,
-            (unsigned long long)entry->n_bytes);
+        return wfs_fail(torch->err, E2BIG,
+                        "zip: entry %s inflates %s to %llu, above the limit (limit inflate_ratio)",
+                        wfs_quote_n(entry->name, entry->n_name).text,
+                        wfs_count(entry->n_packed, "byte").text,
+                        (unsigned long long)entry->n_bytes);
     if ((code = torch_records_open(torch, records->zip, entry, &bytes, torch->err)) < 0)
         return code;
     uint64_t offset = bytes.offset;

@@ -214,7 +214,7 @@ static int read_tensor(struct torch *torch, uint64_t *offset, uint64_t end,
         return code;
     const uint32_t rank = load_le32(number);
     if (rank > torch->limits->rank || rank > INT32_MAX)
-        return wfs_fail(torch->err, E2BIG, "tensor %lld has %s, above the limit (rank)",
+        return wfs_fail(torch->err, E2BIG, "tensor %lld has %s, above the limit (limit rank)",
                         (long long)tensor.key, wfs_count(rank, "dimension").text);
     if ((code = read_tuple(torch, offset, end, rank, &tensor.size)) < 0 ||
         (code = read_tuple(torch, offset, end, rank, &tensor.stride)) < 0 ||

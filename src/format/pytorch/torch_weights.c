@@ -93,7 +93,7 @@ static bool parse_numbers(struct export *export, struct weight *weight, bool is_
     }
     if (n > n_max) {
         torch_tensor_spoil(
-            tensor, torch_print(torch, "%s above the limit of %u (rank)",
+            tensor, torch_print(torch, "%s above the limit of %u (limit rank)",
                                 wfs_count_as(n, "dimension is", "dimensions are").text, n_max));
         n = 0;
     }
@@ -203,7 +203,7 @@ static int add_weight(struct export *export, const struct json_text *name, struc
                         "the key %s contains a NUL, which no file name can have",
                         wfs_quote_n(name->bytes, name->n_bytes).text);
     if (name->n_bytes > torch->limits->key)
-        return wfs_fail(torch->err, E2BIG, "a key of %s is above the limit (key)",
+        return wfs_fail(torch->err, E2BIG, "a key of %s is above the limit (limit key)",
                         wfs_count(name->n_bytes, "byte").text);
     if (names_make(&torch->names, &torch->catalog->arena, name->bytes, name->n_bytes, NULL, &key) <
         0)
@@ -275,7 +275,8 @@ int torch_weights_load(struct torch *torch, struct zip *zip, struct zip_entry *e
     if (code < 0)
         return code;
     if (bytes.n_bytes > torch->limits->header || entry->n_name > sizeof(export.folder))
-        return wfs_fail(torch->err, E2BIG, "a list of weights of %s is above the limit (header)",
+        return wfs_fail(torch->err, E2BIG,
+                        "a list of weights of %s is above the limit (limit header)",
                         wfs_count(bytes.n_bytes, "byte").text);
     autofree char *text = malloc((size_t)bytes.n_bytes + 1);
     if (text == NULL)

@@ -439,7 +439,7 @@ static int load_file(struct source *source, struct shard_index *index,
     const uint64_t most = context->limits.header;
     /* By its name: any file may begin like an index. */
     if (source->n_bytes > most && shard_is_index(source->path))
-        return wfs_fail(err, E2BIG, "index: %s, above the limit header of %" PRIu64,
+        return wfs_fail(err, E2BIG, "index: it has %s, the limit is %" PRIu64 " (limit header)",
                         wfs_count(source->n_bytes, "byte").text, most);
     int code = shard_index_read(index, source, most, err);
     if (code <= 0)

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from wfs_testlib import burnpack, make_reject_burnpack as reject, shared, st
+from wfs_testlib import burnpack, make_reject_burnpack as reject, program, shared, st
 from wfs_testlib.burnpack import Burnpack, Tensor, cbor, frame, head, mapping, text
 from wfs_testlib.program import (COMMAND, EXIT_COMMIT, EXIT_DAMAGED, EXIT_FOUND, EXIT_UNSUPPORTED, ROOT, WRAP, run_measured, tool,
                                  weightfs)
@@ -204,7 +204,7 @@ REJECTED = sorted((ROOT / 'tests/data/reject/burnpack').glob('*.bpk'))
 def test_malformed_files_are_refused_in_these_words(path):
     code, message = path.with_suffix('.expect').read_text().splitlines()
     for verb in ('ls', 'check'):
-        assert weightfs(verb, path, code=int(code)).error == '%s: %s' % (path, message)
+        assert weightfs(verb, path, code=int(code)).error == program.refusal(path, message)
 
 
 def test_malformed_files_are_what_the_script_makes():
@@ -215,7 +215,7 @@ def test_malformed_files_are_what_the_script_makes():
 def test_malformed_large_files_are_refused_in_these_words(folder, case):
     _, content, code, message = case
     path = put(folder, content)
-    assert weightfs('ls', path, code=code).error == '%s: %s' % (path, message)
+    assert weightfs('ls', path, code=code).error == program.refusal(path, message)
 
 
 @pytest.mark.skipif(bool(WRAP), reason='the wrapper needs memory of its own')

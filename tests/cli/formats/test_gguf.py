@@ -9,7 +9,7 @@ import struct
 import numpy
 import pytest
 
-from wfs_testlib import gguf, make_reject_gguf as reject, shared, st
+from wfs_testlib import gguf, make_reject_gguf as reject, program, shared, st
 from wfs_testlib.program import EXIT_DAMAGED, EXIT_DONE, EXIT_FOREIGN, EXIT_UNSUPPORTED, ROOT, tool, weightfs
 
 GOLDEN = shared.FOLDER / 'golden/gguf'
@@ -136,7 +136,7 @@ def test_rejected(name, folder):
     path = folder / (name + '.gguf')
     path.write_bytes(reject.files()[name + '.gguf'])
     for verb in ('ls', 'check'):
-        assert weightfs(verb, path, code=int(code)).error == '%s: %s' % (path, message)
+        assert weightfs(verb, path, code=int(code)).error == program.refusal(path, message)
 
 
 def test_the_corpus_is_what_the_script_makes():

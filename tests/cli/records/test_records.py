@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from wfs_testlib import burnpack, golden_records as golden, make_reject_records as reject, mpk, shared
+from wfs_testlib import burnpack, golden_records as golden, make_reject_records as reject, mpk, program, shared
 from wfs_testlib.mpk import F32, f32, metadata, pack, param, record, tensor, values
 from wfs_testlib.program import (EXIT_DAMAGED, EXIT_FOREIGN, EXIT_FOUND, EXIT_UNSUPPORTED, ROOT, listing, run_measured, tool, weightfs)
 
@@ -147,7 +147,7 @@ REJECTED = sorted((ROOT / 'tests/data/reject/records').glob('*.expect'))
 def test_a_damaged_record_is_refused_with_the_expected_words(path):
     code, message = path.read_text().splitlines()
     found = weightfs('ls', path.with_suffix('.mpk'), code=int(code))
-    assert found.error == '%s: %s' % (path.with_suffix('.mpk'), message)
+    assert found.error == program.refusal(path.with_suffix('.mpk'), message)
 
 
 def test_the_damaged_records_are_what_the_script_makes():

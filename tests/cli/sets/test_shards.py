@@ -134,14 +134,14 @@ def test_an_index_is_as_long_as_a_header_may_be(model):
     n_bytes = path.stat().st_size
     assert keys('--limit=header=%d' % n_bytes, model) == ['a', 'b', 'c']
     error = weightfs('ls', '--limit=header=%d' % (n_bytes - 1), model, code=program.EXIT_UNSUPPORTED).error
-    assert 'index: %d bytes, above the limit header of %d' % (n_bytes, n_bytes - 1) in error
+    assert 'index: it has %d bytes, the limit is %d (limit header); --limit=header=N, ' % (n_bytes, n_bytes - 1) in error
 
 
 def test_an_index_above_the_limit_is_not_read(model):
     with open(model / 'model.safetensors.index.json', 'r+b') as file:
         file.truncate(100000001)
     error = weightfs('ls', model, code=program.EXIT_UNSUPPORTED).error
-    assert 'index: 100000001 bytes, above the limit header of 100000000' in error
+    assert 'index: it has 100000001 bytes, the limit is 100000000 (limit header)' in error
 
 
 def test_the_cache_of_hugging_face_is_links(model, tmp_path):

@@ -494,9 +494,10 @@ static const char *make_key(struct walk *walk, struct names *names)
     torch->n_names += path->n_bytes + 1;
     const uint64_t n_most = names_most(torch);
     if (!path->is_cut && path->n_bytes > torch->limits->key)
-        walk->code = wfs_fail(torch->err, E2BIG, "the key %s... is above the limit of %s (key)",
-                              wfs_quote_n(path->bytes, path->n_bytes).text,
-                              wfs_count(torch->limits->key, "byte").text);
+        walk->code =
+            wfs_fail(torch->err, E2BIG, "the key %s... is above the limit of %s (limit key)",
+                     wfs_quote_n(path->bytes, path->n_bytes).text,
+                     wfs_count(torch->limits->key, "byte").text);
     else if (!path->is_cut && torch->n_names > n_most)
         walk->code = wfs_fail(torch->err, E2BIG, "all keys take more than %s (limit names)",
                               wfs_count(n_most, "byte").text);

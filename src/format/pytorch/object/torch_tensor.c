@@ -57,7 +57,7 @@ int torch_tensor_set_shape(struct torch *torch, struct torch_tensor *tensor, uin
     if ((size != 0 && dims == 0) || (stride != 0 && strides == 0)) {
         trouble = "its size or stride is not a tuple";
     } else if (rank > torch->limits->rank) {
-        trouble = torch_print(torch, "%s above the limit of %llu (rank)",
+        trouble = torch_print(torch, "%s above the limit of %llu (limit rank)",
                               wfs_count_as(rank, "dimension is", "dimensions are").text,
                               (unsigned long long)torch->limits->rank);
     } else if (stride != 0 && n_strides != rank) {
