@@ -330,23 +330,22 @@ int compute_check(const struct compute_step *step, struct wfs_error *err)
 
 /* ---- ties ---- */
 
-/* Some adapters have the factors of a tied tensor under each of its names. *n_left is how many may
- * still be read. */
+/* Some adapters have the factors of a tied tensor under each of its names. *n_left is how many
+ * bytes of each may still be read. */
 static bool have_same_content(const struct wfs_tensor *a, const struct wfs_tensor *b,
-                              unsigned *n_left)
+                              uint64_t *n_left)
 {
     uint64_t one, two;
     if (tied_are_same(a, b))
         return true;
-    if (a->dtype != b->dtype || !wfs_shape_is_equal(&a->shape, &b->shape) ||
-        a->n_bytes > MOST_BYTES || *n_left == 0)
+    if (a->dtype != b->dtype || !wfs_shape_is_equal(&a->shape, &b->shape) || a->n_bytes > *n_left)
         return false;
-    --*n_left;
+    *n_left -= a->n_bytes;
     return wfs_tensor_digest(a, &one) == 0 && wfs_tensor_digest(b, &two) == 0 && one == two;
 }
 
 static bool are_same_steps(const struct compute_step *a, const struct compute_step *b,
-                           unsigned *n_left)
+                           uint64_t *n_left)
 {
     const struct wfs_tensor *of_a[N_OF_STEP], *of_b[N_OF_STEP];
     bool is_same = a->kind == b->kind && a->scale == b->scale && a->mix == b->mix &&
@@ -363,7 +362,7 @@ static bool are_same_steps(const struct compute_step *a, const struct compute_st
 }
 
 static bool are_same_computations(const struct source *one, const struct source *two,
-                                  unsigned *n_left)
+                                  uint64_t *n_left)
 {
     const struct computation *a = one->ctx, *b = two->ctx;
     bool is_same = is_computation(one) && is_computation(two) && a->is_batch == b->is_batch &&
@@ -376,7 +375,7 @@ static bool are_same_computations(const struct source *one, const struct source 
 struct twin {
     const struct wfs_tensor *tensors, *tensor;
     struct source *const *computed;
-    unsigned *n_left; /* contents that may be compared */
+    uint64_t *n_left; /* bytes that may be compared */
 };
 
 static bool is_twin(const void *ctx, uint32_t id)
@@ -410,7 +409,7 @@ int compute_tie(struct wfs_tensor *tensors, size_t n, struct source *const *comp
                 struct compute_untied *ret)
 {
     struct map map = {0};
-    unsigned n_left = 1000;
+    uint64_t n_left = MOST_BYTES;
     int code = 0;
     for (size_t i = 0; i < n && code == 0; i++) {
         const struct wfs_tensor *first = made_of(&tensors[i]);
