@@ -166,13 +166,22 @@ static void what_nobody_could_read_back_is_refused(void)
          "a tensor cannot have the key '__metadata__', which safetensors reserves"},
         {"a\xed\xa0\x80", WFS_F32, EINVAL,
          "the key 'a\\xed\\xa0\\x80' is not valid UTF-8, which safetensors requires"},
-        {"z", WFS_C128, EOPNOTSUPP, "tensor 'z': safetensors has no dtype C128"},
-        {"z", WFS_C32, EOPNOTSUPP, "tensor 'z': safetensors has no dtype C32"},
-        {"z", WFS_BITS8, EOPNOTSUPP, "tensor 'z': safetensors has no dtype BITS8"},
-        {"z", WFS_QI8, EOPNOTSUPP, "tensor 'z': safetensors has no dtype QI8"},
-        {"z", WFS_QI32, EOPNOTSUPP, "tensor 'z': safetensors has no dtype QI32"},
-        {"z", WFS_FLEX32, EOPNOTSUPP, "tensor 'z': safetensors has no dtype FLEX32"},
-        {"z", WFS_BOOL32, EOPNOTSUPP, "tensor 'z': safetensors has no dtype BOOL32"},
+        {"z", WFS_C128, EOPNOTSUPP,
+         "tensor 'z': safetensors has no dtype C128: exclude=REGEX leaves it out"},
+        {"z", WFS_C32, EOPNOTSUPP,
+         "tensor 'z': safetensors has no dtype C32: exclude=REGEX leaves it out"},
+        {"z", WFS_BITS8, EOPNOTSUPP,
+         "tensor 'z': safetensors has no dtype BITS8: exclude=REGEX leaves it out"},
+        {"z", WFS_QI8, EOPNOTSUPP,
+         "tensor 'z': safetensors has no dtype QI8: exclude=REGEX leaves it out"},
+        {"z", WFS_QI32, EOPNOTSUPP,
+         "tensor 'z': safetensors has no dtype QI32: exclude=REGEX leaves it out"},
+        {"z", WFS_FLEX32, EOPNOTSUPP,
+         "tensor 'z': safetensors has no dtype FLEX32: cast=REGEX:DTYPE converts it, "
+         "exclude=REGEX leaves it out"},
+        {"z", WFS_BOOL32, EOPNOTSUPP,
+         "tensor 'z': safetensors has no dtype BOOL32: cast=REGEX:DTYPE converts it, "
+         "exclude=REGEX leaves it out"},
     };
     static const char bytes[16];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

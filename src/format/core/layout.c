@@ -12,6 +12,8 @@
 #include "base/utf8.h"
 #include "catalog/catalog.h"
 #include "format/core/format.h"
+#include "tensor/blocks.h"
+#include "tensor/cast.h"
 
 #include <zlib.h>
 
@@ -317,10 +319,13 @@ static int fail_dtype(const struct wfs_format *format, const struct wfs_tensor *
                       struct wfs_error *err)
 {
     const char *stored = wfs_tensor_attr(tensor, "dtype");
-    if (tensor->dtype != WFS_OPAQUE)
-        return wfs_fail(err, EOPNOTSUPP, "tensor '%s': %s has no dtype %s",
-                        wfs_quote(tensor->key).text, format->title,
-                        wfs_dtype_name((enum wfs_dtype)tensor->dtype));
+    const enum wfs_dtype dtype = (enum wfs_dtype)tensor->dtype;
+    const bool can_be_cast = cast_is_possible(dtype, WFS_F32) || dtype_is_packed(dtype);
+    if (dtype != WFS_OPAQUE)
+        return wfs_fail(err, EOPNOTSUPP,
+                        "tensor '%s': %s has no dtype %s: %sexclude=REGEX leaves it out",
+                        wfs_quote(tensor->key).text, format->title, wfs_dtype_name(dtype),
+                        can_be_cast ? "cast=REGEX:DTYPE converts it, " : "");
     return wfs_fail(err, EOPNOTSUPP, "tensor '%s': %s cannot store its unknown dtype%s%s%s",
                     wfs_quote(tensor->key).text, format->title, stored != NULL ? " '" : "",
                     stored != NULL ? wfs_quote(stored).text : "", stored != NULL ? "'" : "");

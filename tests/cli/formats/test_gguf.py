@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from wfs_testlib import gguf, make_reject_gguf as reject, program, shared, st
-from wfs_testlib.program import EXIT_DAMAGED, EXIT_DONE, EXIT_FOREIGN, EXIT_UNSUPPORTED, ROOT, tool, weightfs
+from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_DONE, EXIT_FOREIGN, EXIT_UNSUPPORTED, ROOT, tool, weightfs
 
 GOLDEN = shared.FOLDER / 'golden/gguf'
 EXPECTED = json.loads((GOLDEN / 'expected.json').read_text())['files'] if shared.IS_THERE else {}
@@ -381,8 +381,11 @@ def test_from_and_to_safetensors(blocks, folder):
     back = gguf.Reader((folder / 'back.gguf').read_bytes())
     assert sorted(back.pairs) == [('a.f', gguf.STRING, '0.5'), ('a.n', gguf.STRING, '7'), ('a.name', gguf.STRING, 'x')]
     assert [(name, shape, content) for name, _, shape, content in back.tensors] == [('b', [2], struct.pack('<2f', 1, 2))]
-    st.write(folder / 'wide.safetensors', {'c': ('U16', [1], b'ab')})
-    assert "tensor 'c': GGUF has no dtype U16" in weightfs('convert', folder / 'wide.safetensors', folder / 'no.gguf', code=None).error
+    st.write(folder / 'wide.safetensors', {'c': ('U16', [1], b'ab'), 'ok': ('F32', [1], bytes(4))})
+    refused = weightfs('convert', folder / 'wide.safetensors', folder / 'no.gguf', code=EXIT_COMMIT).error
+    assert refused.endswith("tensor 'c': GGUF has no dtype U16: cast=REGEX:DTYPE converts it, exclude=REGEX leaves it out")
+    for advice in (['--cast=^c$:I32'], ['--exclude=^c$']):
+        weightfs('convert', *advice, folder / 'wide.safetensors', folder / 'no.gguf', '--overwrite')
 
 
 def test_a_patch_carries_types_and_blocks(blocks, folder):
