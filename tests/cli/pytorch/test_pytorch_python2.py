@@ -137,7 +137,7 @@ def test_deep_nesting_is_written_so_that_it_can_be_read(folder, kind):
 def test_nesting_that_needs_too_many_marks_is_refused(folder):
     (folder / 'in.pth').write_bytes(pth.checkpoint(pth.dictionary(w=pth.tensor(), x=nested('pairs', 20000)), r0=st.f32(1, 2, 3, 4)))
     error = weightfs('convert', '--remap=^w$=>v', folder / 'in.pth', folder / 'out.pth', code=EXIT_COMMIT).error
-    assert 'nested so deeply' in error and '(marks)' in error and not (folder / 'out.pth').exists()
+    assert 'nested so deeply' in error and '(limit marks)' in error and not (folder / 'out.pth').exists()
     weightfs('convert', folder / 'in.pth', folder / 'out.pth')  # the pickle is copied
     assert list(listing(folder / 'out.pth')) == ['w']
 
