@@ -46,8 +46,9 @@ struct outfile {
     size_t n_pending;
     struct writeback writeback;
     int error;
-    bool cannot_read; /* a source: that is the error */
-    bool is_there;    /* the temporary */
+    bool cannot_read;           /* a source: that is the error */
+    bool is_there;              /* the temporary */
+    struct wfs_identity parked; /* of it, where it is closed */
     bool has_own_directory;
     bool is_published;
     bool is_link;   /* of a source: nothing of it may be changed */
@@ -212,18 +213,45 @@ int outfile_new_beside(const struct outfile *beside, const char *name, uint64_t 
     return start(outfile, set_names(outfile, directory, name, err), n_bytes, out, err);
 }
 
+/* Returns whether the temporary still is what has its name. */
+static bool has_name(const struct outfile *outfile)
+{
+    struct stat st;
+    if (outfile->fd >= 0)
+        return output_has_name(outfile->dir_fd, outfile->temporary, outfile->fd);
+    if (fstatat(outfile->dir_fd, outfile->temporary, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    const struct wfs_identity named = wfs_identity_of(&st);
+    return wfs_identity_is_equal(&outfile->parked, &named);
+}
+
 static void give_up(struct outfile *outfile)
 {
     const struct wfs_save_options *options = &outfile->options;
+    if (!has_name(outfile))
+        return;
     if (outfile->fd < 0)
         outfile->fd =
             openat(outfile->dir_fd, outfile->temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (outfile->fd < 0 || output_has_name(outfile->dir_fd, outfile->temporary, outfile->fd))
-        unlinkat(outfile->dir_fd, outfile->temporary, 0);
+    unlinkat(outfile->dir_fd, outfile->temporary, 0);
     if (options->abandon == NULL || outfile->fd < 0 || !io_frees_much(outfile->fd))
         return;
     options->abandon(options->ctx, outfile->fd);
     outfile->fd = -1;
+}
+
+static void let_go(struct outfile *outfile)
+{
+    if (outfile->fd >= 0)
+        close(outfile->fd);
+    outfile->fd = -1;
+    free(outfile->buffer);
+    free(outfile->pending);
+    outfile->buffer = outfile->pending = NULL;
+    written_done(&outfile->written);
+    wfs_rooms_done(&outfile->rooms);
+    outfile->n_pending = 0;
+    outfile->n_read = 0;
 }
 
 void outfile_free(struct outfile *outfile)
@@ -233,7 +261,7 @@ void outfile_free(struct outfile *outfile)
     const int saved = errno;
     if (outfile->is_there && !outfile->is_published)
         give_up(outfile);
-    outfile_park(outfile);
+    let_go(outfile);
     if (outfile->has_own_directory && outfile->dir_fd >= 0)
         close(outfile->dir_fd);
     free(outfile->path);
@@ -250,18 +278,14 @@ int outfile_identity(const struct outfile *outfile, struct wfs_identity *ret)
     return 0;
 }
 
+/* A server may note only at the close when the file was written. */
 void outfile_park(struct outfile *outfile)
 {
-    if (outfile->fd >= 0)
-        close(outfile->fd);
-    outfile->fd = -1;
-    free(outfile->buffer);
-    free(outfile->pending);
-    outfile->buffer = outfile->pending = NULL;
-    written_done(&outfile->written);
-    wfs_rooms_done(&outfile->rooms);
-    outfile->n_pending = 0;
-    outfile->n_read = 0;
+    struct stat st;
+    const bool is_own = has_name(outfile);
+    let_go(outfile);
+    if (is_own && fstatat(outfile->dir_fd, outfile->temporary, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        outfile->parked = wfs_identity_of(&st);
 }
 
 int outfile_directory(const struct outfile *outfile)
@@ -496,13 +520,14 @@ static int link_source(struct outfile *outfile, const struct source *source)
         return -errno;
     outfile->is_there = false;
     if (linkat(AT_FDCWD, path, outfile->dir_fd, outfile->temporary, AT_SYMLINK_FOLLOW) < 0) {
-        outfile_park(outfile);
+        let_go(outfile);
         const int code = create(outfile, 0, NULL);
         return code < 0 ? code : -EOPNOTSUPP;
     }
     outfile->is_there = true;
     outfile->is_link = true;
-    outfile_park(outfile);
+    let_go(outfile);
+    outfile->parked = source->identity;
     outfile->fd = openat(outfile->dir_fd, outfile->temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     return outfile->fd < 0 ? -errno : 0;
 }
@@ -606,8 +631,7 @@ int outfile_rename(struct outfile *outfile, struct wfs_error *err)
     if (code == 0 && outfile->is_replacing)
         code = output_keep_backup(outfile->dir_fd, outfile->name, &outfile->options.backup, backup,
                                   err);
-    if (code == 0 && outfile->fd >= 0 &&
-        !output_has_name(outfile->dir_fd, outfile->temporary, outfile->fd))
+    if (code == 0 && !has_name(outfile))
         code = wfs_fail(err, EBUSY, "another program has replaced %s", outfile->temporary);
     if (code == 0 && (code = rename_into_place(outfile)) < 0)
         wfs_fail(err, -code, "cannot rename the output into place: %s", strerror(-code));

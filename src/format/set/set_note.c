@@ -275,7 +275,7 @@ static int clear_line(const struct note *note, const char *line, struct wfs_erro
     char temporary[WFS_OUTPUT_NAME_MAX];
     struct mark mark = {0};
     const bool is_new = strncmp(line, "new ", 4) == 0;
-    if (is_new &&
+    if (is_new && !note->is_own && /* a save has removed its own */
         ((note->kind != NULL && is_beside(note->kind, line + 4)) || may_remove(note, line + 4))) {
         wfs_output_temporary(line + 4, temporary);
         return kept_indexes_name(&note->kept, temporary)
@@ -326,7 +326,7 @@ static int clear(struct note *note, char *text, struct wfs_error *err)
     while (code >= 0 && strchr(text, '\n') != NULL)
         code = clear_line(note, strsep(&text, "\n"), err);
     wfs_output_temporary(note->path, temporary);
-    if (code >= 0 && !note->is_own) /* the save removes its own */
+    if (code >= 0 && !note->is_own)
         code = remove_file(note, temporary, (struct mark){0}, err);
     if (code == 0 && io_sync_directory(note->directory) < 0)
         return wfs_fail(err, errno, "cannot sync the directory: %s", strerror(errno));

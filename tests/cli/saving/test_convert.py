@@ -246,7 +246,8 @@ def test_saves_on_filesystems_with_other_locks(folder, target, locks):
 
 
 @needs_preload
-@pytest.mark.parametrize('target,name', [('out.safetensors', 'out.safetensors'), ('out.pth', 'out.pth'), ('dcp/', '.metadata')])
+@pytest.mark.parametrize('target,name', [('out.safetensors', 'out.safetensors'), ('out.pth', 'out.pth'), ('dcp/', '.metadata'),
+                                         ('shards/', 'model-00001-of-00004.safetensors'), ('shards/', 'model.safetensors.index.json')])
 def test_a_temporary_file_that_another_program_replaced_is_not_published(folder, target, name):
     source = four_tensors(folder)[1]
     place = folder / target if target.endswith('/') else folder
