@@ -81,10 +81,11 @@ static int check_replaced(const struct stat *st, const struct wfs_save_options *
     if (!S_ISREG(st->st_mode))
         return wfs_fail(err, EEXIST, "the output exists and is not a regular file");
     if (options->replace == WFS_REPLACE_NONE)
-        return wfs_fail(err, EEXIST, "the output already exists");
+        return wfs_fail(err, EEXIST, "the output already exists; move it away to save here");
     const struct wfs_identity found = wfs_identity_of(st);
     if (options->replace == WFS_REPLACE_KNOWN && !wfs_identity_is_equal(&found, &options->known))
-        return wfs_fail(err, EBUSY, "the output was changed by another program");
+        return wfs_fail(err, EBUSY,
+                        "the output was changed by another program; move it away to save here");
     return 0;
 }
 

@@ -277,14 +277,19 @@ def test_a_trial_checks_source_and_output(mount, small, folder):
     mnt = mount(small, 'output=%s' % out)
     os.rename(mnt / 'step', mnt / 'pace')
     out.write_bytes(b'somebody else')
-    assert 'the output already exists' in weightfs('commit', '--dry-run', mnt.path, code=EXIT_COMMIT).error
-    out.unlink()
+    assert 'the output already exists; move it away to save here' in weightfs('commit', '--dry-run', mnt.path, code=EXIT_COMMIT).error
+    out.rename(folder / 'away')
+    weightfs('commit', mnt.path)
+    out.write_bytes(b'somebody else')
+    os.rename(mnt / 'pace', mnt / 'step')
+    assert 'was changed by another program; move it away to save here' in weightfs('commit', '--dry-run', mnt.path, code=EXIT_COMMIT).error
+    out.rename(folder / 'away')
     assert weightfs('commit', '--dry-run', mnt.path).stdout.startswith('would commit')
     with open(small, 'r+b') as file:
         file.write(b'\x00')
     mnt.allow('has changed')
     assert 'has changed since it was mounted' in tool(*program.COMMAND, 'commit', '--dry-run', mnt.path, code=EXIT_COMMIT).stderr
-    weightfs('discard', mnt.path)
+    weightfs('discard', '--committed', mnt.path)
     weightfs('umount', '--discard', mnt.path)
     mnt.wait()
 
