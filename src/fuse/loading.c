@@ -17,13 +17,16 @@
 #include "program/print.h"
 #include "program/urls.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 static int fail_memory(void)
 {
@@ -64,6 +67,8 @@ static int finish_published(struct target *target, const struct mount_options *o
         target->kept_source = NULL;
         return fail_memory();
     }
+    if (target->kept_source != NULL && access(target->kept_source, F_OK) < 0 && errno == ENOENT)
+        free(steal(&target->kept_source)); /* edits of another source, which is reported later */
     return 0;
 }
 

@@ -460,6 +460,18 @@ def test_recover_leaves_what_another_save_writes(mount, sample, out, is_locked):
         assert temporary.exists() == is_locked
 
 
+def test_edits_of_a_source_do_not_fit_their_output(mount, sample, folder, out):
+    """The output of a mount is the source of the next one, before newer edits of the first were committed."""
+    mnt = mount(sample, 'output=%s' % out)
+    os.rename(mnt / 'temperature', mnt / 'heat')
+    mnt.commit()
+    os.rename(mnt / 'heat', mnt / 'warmth')
+    die(mnt)
+    (folder / 'again').mkdir()
+    assert 'have changed since' in weightfs(out, folder / 'again', '-f', '-o', 'rw', code=8).error
+    assert '1 change is not committed' in recover(out, code=9).error
+
+
 def test_recover_publishes(mount, sample, folder, out):
     mnt = mount(sample, 'output=%s' % out)
     edit_of_each_kind(mnt)
