@@ -17,6 +17,7 @@
  * lists them.
  *
  * JSON is what the program prints for that verb with --json: UTF-8, with a line feed at the end.
+ * What is about one checkpoint is its item of "sources" alone. "schema" is in that of plans only.
  *
  * Threads. Any number of threads may use one checkpoint at once: nothing but wfs_close changes it.
  * Edits belong to one thread at a time. Callbacks are called in the thread that called the
@@ -221,7 +222,7 @@ int wfs_check(const struct wfs_checkpoint *checkpoint, const struct wfs_options 
 int wfs_diff(const struct wfs_checkpoint *a, const struct wfs_checkpoint *b,
              const struct wfs_options *options, char **out, struct wfs_error *err);
 
-/* Makes the JSON of one source of `weightfs sum`. Option: "large". */
+/* Makes the JSON of `weightfs sum`. Option: "large". */
 int wfs_sum(const struct wfs_checkpoint *checkpoint, const struct wfs_options *options, char **out,
             struct wfs_error *err);
 
