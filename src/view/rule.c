@@ -208,7 +208,8 @@ static int read_dtype(const char *name, enum wfs_dtype *ret, struct wfs_error *e
                ? 0
                : wfs_fail(err, EINVAL,
                           "unknown dtype '%s'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, "
-                          "I64, I32, I16, I8, U64, U32, U16, U8 and BOOL",
+                          "F8_E4M3FNUZ, F8_E5M2FNUZ, F8_E8M0, I64, I32, I16, I8, U64, U32, U16, "
+                          "U8, BOOL, Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1",
                           wfs_quote(name).text);
 }
 

@@ -225,8 +225,9 @@ static void test_options_that_are_wrong(void)
         {"contiguous=maybe", "contiguous: must be auto, on or off, not 'maybe'"},
         {"to=keras", "to: must be burn, torch or none, not 'keras'"},
         {"cast=F17",
-         "cast: unknown dtype 'F17'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, "
-         "I16, I8, U64, U32, U16, U8 and BOOL"},
+         "cast: unknown dtype 'F17'; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, "
+         "F8_E4M3FNUZ, F8_E5M2FNUZ, F8_E8M0, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, "
+         "Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1"},
         {"permute=a=>0,0",
          "permute: '0,0' is not a permutation: each number from 0 to 1 must occur once"},
         {"partial=1", "partial: takes no value"},
