@@ -77,10 +77,10 @@ struct edit {
     mode_t mode;           /* permission bits, setuid, setgid, sticky */
     uid_t uid;             /* of another user who created it; 0: the owner of the mount */
     gid_t gid;
-    bool is_staged;   /* the content is the staged file, not the catalog's tensor */
-    bool is_unsynced; /* the staged file has writes that fdatasync has not seen */
-    bool is_recorded; /* the journal has a record of such writes */
-    enum edit_health health;
+    bool is_staged;                  /* the content is the staged file, not the catalog's tensor */
+    bool is_unsynced;                /* the staged file has writes that fdatasync has not seen */
+    bool is_recorded;                /* the journal has a record of such writes */
+    _Atomic enum edit_health health; /* set by syncs while others read */
     bool is_namesake;    /* the node's tensor is only the one that was loaded with its key */
     bool has_new_header; /* dtype or shape were set: a generated header is not what it was */
     bool has_new_text;   /* the content was set by an attribute of the root */
