@@ -213,16 +213,18 @@ int outfile_new_beside(const struct outfile *beside, const char *name, uint64_t 
     return start(outfile, set_names(outfile, directory, name, err), n_bytes, out, err);
 }
 
-/* Returns whether the temporary still is what has its name. */
+/* Returns whether the temporary still is what has its name. Some filesystems number a closed file
+ * anew, or keep seconds of its time only. */
 static bool has_name(const struct outfile *outfile)
 {
+    enum { NS = 1000000000 };
+    const struct wfs_identity *parked = &outfile->parked;
     struct stat st;
     if (outfile->fd >= 0)
         return output_has_name(outfile->dir_fd, outfile->temporary, outfile->fd);
     if (fstatat(outfile->dir_fd, outfile->temporary, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return false;
-    const struct wfs_identity named = wfs_identity_of(&st);
-    return wfs_identity_is_equal(&outfile->parked, &named);
+    return parked->n_bytes == (uint64_t)st.st_size && parked->mtime_ns / NS == st.st_mtim.tv_sec;
 }
 
 static void give_up(struct outfile *outfile)
