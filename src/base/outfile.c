@@ -213,8 +213,8 @@ int outfile_new_beside(const struct outfile *beside, const char *name, uint64_t 
     return start(outfile, set_names(outfile, directory, name, err), n_bytes, out, err);
 }
 
-/* Returns whether the temporary still is what has its name. Some filesystems number a closed file
- * anew, or keep seconds of its time only. */
+/* Returns whether the temporary still is what has its name. Some filesystems give a closed file
+ * another inode number, or keep only the seconds of its time. */
 static bool has_name(const struct outfile *outfile)
 {
     enum { NS = 1000000000 };
