@@ -216,6 +216,9 @@ ssize_t wfs_tensor_read_for(const struct wfs_io *io, const struct wfs_tensor *te
 ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf,
                         size_t n_bytes);
 
+/* Returns whether its file ended before its data when it was opened. */
+bool wfs_tensor_is_cut(const struct wfs_tensor *tensor);
+
 /*
  * Returns how many bytes are best read at once, from a multiple of that number: 1 MiB, more where
  * the shown order runs across the stored one, 0 for an empty tensor. Reading from start to end is

@@ -291,10 +291,14 @@ static int copy_content(struct extraction *extraction, const struct wfs_tree_fil
     for (uint64_t offset = 0; offset < (uint64_t)st.st_size;) {
         const ssize_t n =
             wfs_node_read(extraction->tree, file->node, offset, extraction->piece, N_PIECE);
-        if (n <= 0)
+        const int failed = n > 0 ? 0 : n < 0 ? (int)n : -EIO;
+        if (failed < 0 && wfs_node_loaded(file->node) != NULL)
+            return stop(extraction,
+                        input_read_error(extraction->source, wfs_node_loaded(file->node), failed));
+        if (failed < 0)
             return stop(extraction,
                         print_error(EXIT_DAMAGED, extraction->source, "'%s' cannot be read: %s",
-                                    wfs_quote(file->path).text, strerror(n < 0 ? (int)-n : EIO)));
+                                    wfs_quote(file->path).text, strerror(-failed)));
         const int code = io_write(fd, extraction->piece, (size_t)n);
         if (code < 0)
             return fail_file(extraction, file->path, -code);

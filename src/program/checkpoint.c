@@ -288,6 +288,8 @@ int checkpoint_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor,
         return wfs_fail(err, EIO, "tensor '%s': %s", key.text, trouble);
     return wfs_fail(err, -code, "tensor '%s': %s", key.text,
                     code == -EBADMSG ? "its compressed data is damaged"
-                    : code == -EIO   ? "cannot be read, or the file has changed since it was opened"
-                                     : strerror(-code));
+                    : code == -EIO && wfs_tensor_is_cut(tensor)
+                        ? "its data runs past the end of the file"
+                    : code == -EIO ? "cannot be read, or the file has changed since it was opened"
+                                   : strerror(-code));
 }

@@ -86,15 +86,29 @@ bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *r
     return true;
 }
 
+/* Returns how many bytes a dense tensor has in its source. */
+static uint64_t n_stored(const struct wfs_tensor *tensor)
+{
+    uint64_t n_elems;
+    return tensor->dtype != tensor->stored.dtype &&
+                   wfs_shape_count(&tensor->shape, &n_elems) == 0 && n_elems <= UINT64_MAX / 128
+               ? n_elems * wfs_dtype_bits((enum wfs_dtype)tensor->stored.dtype) / 8
+               : tensor->n_bytes;
+}
+
+bool wfs_tensor_is_cut(const struct wfs_tensor *tensor)
+{
+    const struct wfs_stored *stored = &tensor->stored;
+    uint64_t end;
+    return stored->source != NULL && is_dense(tensor) &&
+           (!checked_add(stored->offset, n_stored(tensor), &end) || end > stored->source->n_bytes);
+}
+
 /* Says how far a reader of the tensor may go on in its source. */
 static struct wfs_io expect(const struct wfs_io *io, const struct wfs_tensor *tensor)
 {
     const struct wfs_stored *stored = &tensor->stored;
-    uint64_t n_bytes = tensor->n_bytes, n_elems;
-    if (wfs_shape_count(&tensor->shape, &n_elems) == 0 && n_elems <= UINT64_MAX / 128 &&
-        tensor->dtype != WFS_OPAQUE)
-        n_bytes = n_elems * wfs_dtype_bits((enum wfs_dtype)stored->dtype) / 8;
-    return source_expect(io, stored->source, stored->offset, n_bytes);
+    return source_expect(io, stored->source, stored->offset, n_stored(tensor));
 }
 
 /* A range that is made in parts, each by a thread. */

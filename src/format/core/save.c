@@ -360,6 +360,8 @@ static int fail_read(const struct wfs_tensor *tensor, int code, struct wfs_error
     const bool has_changed = wfs_tensor_check_source(tensor) < 0;
     const bool is_told = code < 0 && code != -EIO && code != -EBADMSG && !has_changed;
     const char *trouble = has_changed ? NULL : wfs_tensor_trouble(tensor);
+    if (!has_changed && trouble == NULL && wfs_tensor_is_cut(tensor))
+        trouble = "its data runs past the end of the file";
     if (trouble != NULL)
         return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s", wfs_quote(tensor->key).text,
                         trouble);
@@ -407,7 +409,11 @@ static int emit_range(struct save *save, const struct layout_segment *first, siz
         uint64_t n = 0;
         int code = outfile_copy(&save->io, save->outfile, stored->source, stored->offset + n_done,
                                 n_all - n_done, &n);
-        if (code < 0 && outfile_cannot_read(save->outfile))
+        const bool cannot_read = code < 0 && outfile_cannot_read(save->outfile);
+        while (cannot_read && at < last && !wfs_tensor_is_cut(at->tensor) &&
+               wfs_tensor_is_cut(last->tensor))
+            at++;
+        if (cannot_read)
             return fail_reading(save, at->tensor, code);
         if (code < 0)
             return fail_write(save, code);
