@@ -13,6 +13,7 @@ from wfs_testlib.mount import is_mounted, wait_for
 from wfs_testlib.program import EXIT_COMMIT, EXIT_MOUNT, EXIT_UNSUPPORTED, tool, weightfs
 
 ERROR = 'cannot commit to'
+LOCKS = program.BUILD / 'tests' / 'inject' / 'locks.so'
 
 
 class Case:
@@ -70,6 +71,14 @@ def test_another_save_writes_the_output(case):
         assert 'another program is saving to it' in weightfs('commit', case.mnt.path, code=EXIT_COMMIT).error
         assert temporary.exists() and case.out.read_bytes() == b'the old output' and case.mnt.status()['state'] == 'failed'
     case.succeeds()
+
+
+@pytest.mark.skipif(program.IS_INSTRUMENTED or not LOCKS.exists(), reason='no library can be preloaded into an instrumented program')
+@pytest.mark.parametrize('locks', ['nfs', 'smb', 'none'])
+def test_a_filesystem_has_other_locks(mount, sample, folder, monkeypatch, locks):
+    monkeypatch.setenv('LD_PRELOAD', str(LOCKS))
+    monkeypatch.setenv('LOCKS', locks)
+    Case(mount, sample, folder / 'out' / 'out.safetensors').succeeds()
 
 
 def test_no_dtype(case):
