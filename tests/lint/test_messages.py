@@ -155,3 +155,14 @@ def test_every_limit_is_documented():
     known = weightfs('ls', '--limit=x=1', ROOT / 'README.md', code=2).error.partition('known are: ')[2].split()
     pages = ''.join(path.read_text() for path in PAGES)
     assert len(known) > 20 and [name for name in known if '`%s`' % name not in pages and '.It Li %s ' % name not in pages] == []
+
+
+def test_every_attribute_and_control_file_is_documented_in_both_places():
+    semantics, manual = (ROOT / 'docs/semantics.md').read_text(), (ROOT / 'docs/man/weightfs.1').read_text()
+    attributes = re.findall(r'^    \{"(\w+)", (?:true|false), ATTR_', (ROOT / 'src/tree/attrs.c').read_text(), re.M)
+    rows = semantics.split('\n## Attributes\n')[1].split('\n\n- ')[0]
+    assert len(attributes) > 10 and [name for name in attributes if '`%s`' % name not in rows or 'user.weightfs.%s\n' % name not in
+                                     manual.replace(' , ', '\n')] == []
+    table = semantics.split('\n## The control directory\n')[1].split('\n\nWhoever')[0]
+    files = re.findall(r'`([\w/]+\.\w+)`', ''.join(row.split('|')[1] for row in table.splitlines() if row.startswith('| `')))
+    assert len(files) > 8 and [name for name in files if not re.search(r'^\.It Pa .*\b%s\b|^%s\b' % (2 * (re.escape(name),)), manual, re.M)] == []
