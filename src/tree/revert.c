@@ -563,7 +563,8 @@ int revert(struct wfs_tree *tree, const char *paths, const struct wfs_tree_liste
         remove_names(&reversion);
         count_again(&reversion, *paths == '\0', true);
     }
-    *ret_n = is_whole && n_pending > 0 ? n_pending : reversion.n;
+    const uint64_t n_left = wfs_tree_n_edits(tree);
+    *ret_n = tree->n_commits == 0 && n_pending > n_left ? n_pending - n_left : reversion.n;
     changes_done(&reversion.changes);
     return code;
 }

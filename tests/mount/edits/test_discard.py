@@ -45,6 +45,8 @@ def test_all_is_as_many_edits_as_status_counts(made):
     shutil.rmtree(made / 'a')
     n_edits = made.status()['edits']
     assert weightfs('discard', made.path).stdout == 'discarded %d edits\n' % n_edits
+    shutil.rmtree(made / 'a')
+    assert weightfs('discard', made.path, 'a').stdout == 'discarded %d edits\n' % n_edits
     os.rename(made / 'step', made / 'pace')
     os.rename(made / 'pace', made / 'step')
     assert weightfs('discard', made.path).stdout == 'discarded %d edits\n' % 2
