@@ -40,16 +40,6 @@ struct stream {
     enum exit_code exit_code;
 };
 
-static enum exit_code write_bytes(const char *bytes, size_t n_bytes)
-{
-    const int code = -io_write(STDOUT_FILENO, bytes, n_bytes);
-    if (code == 0)
-        return EXIT_DONE;
-    if (code == EPIPE)
-        return EXIT_OUTPUT;
-    return print_error(EXIT_OUTPUT, "standard output", "cannot write: %s", strerror(code));
-}
-
 /* Returns false after the last piece, and when writing has failed. */
 static bool claim(struct stream *stream, uint64_t *ret_offset)
 {
@@ -71,7 +61,7 @@ static void write_in_turn(struct stream *stream, uint64_t offset, const char *by
         pthread_cond_wait(&stream->turned, &stream->lock);
     if (stream->exit_code == EXIT_DONE)
         stream->exit_code =
-            n > 0 ? write_bytes(bytes, (size_t)n)
+            n > 0 ? print_bytes(bytes, (size_t)n)
                   : input_read_error(stream->path, stream->tensor, n < 0 ? (int)n : -EIO);
     stream->n_written += stream->n_piece;
     pthread_cond_broadcast(&stream->turned);
@@ -118,7 +108,7 @@ static enum exit_code write_header(const struct wfs_tensor *tensor, const char *
     if (header == NULL)
         return print_memory(path);
     wfs_npy_header(tensor, header, n_header);
-    return write_bytes(header, n_header);
+    return print_bytes(header, n_header);
 }
 
 static enum exit_code run_cat(const struct args *args)

@@ -4,6 +4,7 @@
  */
 #include "program/print.h"
 
+#include <weightfs/io.h>
 #include "program/terminal.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     int code;
@@ -196,6 +198,16 @@ struct amount amount_of_count(uint64_t n)
         snprintf(amount.text, sizeof(amount.text), "%.*f %c", n_decimals, count, units[i]);
     }
     return amount;
+}
+
+enum exit_code print_bytes(const char *bytes, size_t n_bytes)
+{
+    const int code = -io_write(STDOUT_FILENO, bytes, n_bytes);
+    if (code == 0)
+        return EXIT_DONE;
+    if (code == EPIPE)
+        return EXIT_OUTPUT;
+    return print_error(EXIT_OUTPUT, "standard output", "cannot write: %s", strerror(code));
 }
 
 enum exit_code print_finish(enum exit_code exit_code)
