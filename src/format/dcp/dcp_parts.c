@@ -323,7 +323,7 @@ int dcp_parts_load(const char *folder, const char *const *names, size_t n_names,
         .name = "distributed checkpoint in safetensors files"};
     auto_catalog struct wfs_catalog *catalog = NULL;
     if (n_names > context->limits.files)
-        return wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64 " (files)",
+        return wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64 " (limit files)",
                         wfs_count(n_names, "file").text, context->limits.files);
     if (catalog_new(&catalog) < 0)
         return wfs_fail_memory(err);

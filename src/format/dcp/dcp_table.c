@@ -474,7 +474,7 @@ static int add_key(struct dcp_reading *r, uint32_t name, uint32_t described)
         return wfs_fail(r->err, E2BIG, "more than %s (limit tensors)",
                         wfs_count(r->context->limits.tensors, "key").text);
     if (text->n > r->context->limits.key)
-        return wfs_fail(r->err, E2BIG, "a key has %s, above the limit of %" PRIu64 " (key)",
+        return wfs_fail(r->err, E2BIG, "a key has %s, above the limit of %" PRIu64 " (limit key)",
                         wfs_count(text->n, "byte").text, r->context->limits.key);
     const uint32_t n_before = (uint32_t)r->names.n_texts;
     if (text_index_add(&r->names, text->text, text->n, &number) < 0 ||

@@ -84,7 +84,7 @@ static int list_run(struct run *run, const char *folder, const struct load_conte
         if (!parse_name(name, &kind, &number))
             continue;
         if (run->n_epochs >= context->limits.files)
-            return wfs_fail(err, E2BIG, "it has more epochs than the limit files");
+            return wfs_fail(err, E2BIG, "it has more epochs than files may be read (limit files)");
         struct epoch *epoch = find_epoch(run, number);
         if (epoch == NULL)
             return wfs_fail_memory(err);

@@ -274,7 +274,7 @@ int shard_names_make(struct folder_names *names, const struct format_table *tabl
                         "'shards' is for one of several files with numbers, such as "
                         "'model-00001-of-00003.safetensors'");
     if (of.n_all > n_most)
-        return wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64,
+        return wfs_fail(err, E2BIG, "it is in %s, the limit is %" PRIu64 " (limit files)",
                         wfs_count(of.n_all, "file").text, n_most);
     const int width = (int)strspn(name + of.n_front, "0123456789");
     int code = 0;

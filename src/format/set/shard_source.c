@@ -369,7 +369,7 @@ static int gather(struct gathering *g, const char *const *names, size_t n, struc
 {
     const struct load_context *context = g->context;
     if (n > context->limits.files)
-        return wfs_fail(g->err, E2BIG, "it is in %s, the limit is %" PRIu64,
+        return wfs_fail(g->err, E2BIG, "it is in %s, the limit is %" PRIu64 " (limit files)",
                         wfs_count(n, "file").text, context->limits.files);
     g->n_shards = n;
     g->early = g->url == NULL ? NULL : calloc(N_EARLY, sizeof(*g->early));

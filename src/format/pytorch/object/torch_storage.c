@@ -494,7 +494,7 @@ static int storage_of_stream(struct torch *torch, const struct value_bytes *byte
     torch_cache_done(&inner);
     if (code == -ENOMEM && arena.is_full) {
         err = (struct wfs_error){0};
-        code = wfs_fail(&err, E2BIG, "it takes more memory than the limit (index_memory)");
+        code = wfs_fail(&err, E2BIG, "it takes more memory than the limit (limit index_memory)");
     }
     if (torch_is_trouble(code)) {
         *ret = (struct torch_storage){.dtype = WFS_U8};
