@@ -196,7 +196,7 @@ static const struct setting rows[] = {
     {"epoch", "N", "read epoch N of a training run, not the newest", SETTING_OF_SOURCE,
      apply_epoch},
     {"escape_nul", NULL, "show a NUL in a key as %00", SETTING_OF_SOURCE, FLAG(load.escapes_nul)},
-    {"force", NULL, "skip damaged parts of SOURCE", SETTING_OF_SOURCE, FLAG(load.force)},
+    {"force", NULL, "open SOURCE although parts are damaged", SETTING_OF_SOURCE, FLAG(load.force)},
     {"format", "NAME", NULL, SETTING_OF_OUTPUT, apply_format},
     {"large", NULL, "allow a TARGET over 16 times larger than SOURCE", SETTING_OF_OUTPUT,
      FLAG(allows_large)},
