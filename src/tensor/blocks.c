@@ -561,8 +561,10 @@ void blocks_decode(enum wfs_dtype dtype, const void *blocks, size_t n_blocks, fl
     };
     const struct wfs_block block = wfs_dtype_block(dtype);
     const uint8_t *from = blocks;
-    if (!wfs_dtype_has_blocks(dtype))
+    if (!wfs_dtype_has_blocks(dtype)) {
         decode_packed(dtype, from, n_blocks * block.n_elems, out);
-    for (size_t i = 0; i < n_blocks && wfs_dtype_has_blocks(dtype); i++)
+        return;
+    }
+    for (size_t i = 0; i < n_blocks; i++)
         decoders[dtype](from + i * block.n_bytes, out + i * block.n_elems);
 }
