@@ -332,12 +332,13 @@ static void put(struct list *list, enum change change, const char *path, const c
  * bound the depth. */
 static const struct wfs_node *find_dir(const struct changes *changes, const struct wfs_node *dir)
 {
+    if (changes->now[dir->id] != NULL)
+        return changes->now[dir->id];
     const struct entry *was = entry_at(changes->loaded, dir->entry);
-    const struct wfs_node *now = changes->now[dir->id];
-    const struct wfs_node *above = now != NULL ? NULL : find_dir(changes, was->dir);
+    const struct wfs_node *above = find_dir(changes, was->dir);
     const uint32_t heir = above == NULL ? 0 : entry_find(changes->tree, above, was->name);
     const struct wfs_node *made = heir == 0 ? NULL : entry_at(changes->tree, heir)->node;
-    return made != NULL && made->kind == NODE_DIR ? made : now;
+    return made != NULL && made->kind == NODE_DIR ? made : NULL;
 }
 
 /* Returns what was made in the place of a name that is gone, or 0. */
