@@ -409,12 +409,11 @@ static int emit_range(struct save *save, const struct layout_segment *first, siz
         uint64_t n = 0;
         int code = outfile_copy(&save->io, save->outfile, stored->source, stored->offset + n_done,
                                 n_all - n_done, &n);
-        const bool cannot_read = code < 0 && outfile_cannot_read(save->outfile);
-        while (cannot_read && at < last && !wfs_tensor_is_cut(at->tensor) &&
-               wfs_tensor_is_cut(last->tensor))
-            at++;
-        if (cannot_read)
+        if (code < 0 && outfile_cannot_read(save->outfile)) {
+            while (wfs_tensor_is_cut(last->tensor) && !wfs_tensor_is_cut(at->tensor))
+                at++; /* to the first one that is */
             return fail_reading(save, at->tensor, code);
+        }
         if (code < 0)
             return fail_write(save, code);
         n_done += n;
