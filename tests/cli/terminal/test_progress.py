@@ -123,11 +123,9 @@ def test_a_pipe_gets_nothing(large, folder):
 
 
 def test_a_pipe_gets_nothing_where_standard_output_is_a_terminal(folder):
-    own, theirs = terminal.open_terminal()
-    done = subprocess.run([*program.COMMAND, 'convert', SAMPLE, folder / 'out.safetensors'], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
-                          timeout=program.PATIENCE, check=True)
-    os.close(theirs)
-    os.close(own)
+    with terminal.opened() as (theirs, _):
+        done = subprocess.run([*program.COMMAND, 'convert', SAMPLE, folder / 'out.safetensors'], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
+                              timeout=program.PATIENCE, check=True)
     assert done.stderr == b''
 
 

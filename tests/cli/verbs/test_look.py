@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import pty
 import struct
 import subprocess
 
@@ -12,7 +11,7 @@ import pytest
 
 from wfs_testlib import program, st
 from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, SAMPLE, weightfs
-from wfs_testlib.terminal import screen
+from wfs_testlib.terminal import opened, screen
 
 VERBS = ['ls', 'find', 'info', 'cat', 'show', 'check', 'sum', 'cache', 'convert', 'diff', 'report', 'map', 'plan', 'recover', 'config', 'commit', 'status', 'discard', 'umount']
 
@@ -64,18 +63,6 @@ def test_ls_never_cuts_a_key(folder):
     assert weightfs('ls', st.write(folder / 'x', {key: ('U8', [1], b'x')})).stdout.split('\t')[0] == key
 
 
-@pytest.fixture
-def terminal():
-    """Both ends of a pseudo terminal: ours, and the program's."""
-    try:
-        ends = pty.openpty()
-    except OSError as error:
-        pytest.skip('no pseudo terminal here: %s' % error)
-    yield ends
-    for end in ends:
-        os.close(end)
-
-
 def test_ls_aligns_columns_on_a_terminal(small):
     text = screen('ls', small, NO_COLOR='1').text
     assert '\t' not in text
@@ -124,8 +111,10 @@ def test_cat_of_a_key_that_is_not_there_suggests_near_ones(small):
     assert "'a.b.wieght'" in error and "'a.b.weight'" in error
 
 
-def test_cat_refuses_a_terminal(small, terminal):
-    weightfs('cat', small, 'a.c', code=EXIT_USAGE, stdout=terminal[1])
+def test_cat_refuses_a_terminal(small):
+    with opened() as (terminal, drawn):
+        weightfs('cat', small, 'a.c', code=EXIT_USAGE, stdout=terminal)
+    assert drawn == [b'']
 
 
 def test_show_agrees_with_numpy(folder):
