@@ -63,7 +63,6 @@ static void watch(struct door *door)
             break;
     }
     door->is_watched = false;
-    pthread_cond_signal(&door->opened); /* the next one watches */
 }
 
 static void unlock(void *lock)
@@ -84,6 +83,8 @@ bool door_enter(struct door *door)
     }
     door->n_inside++;
     is_alone = !is_open(door);
+    if (!door->is_watched)
+        pthread_cond_signal(&door->opened); /* for the next one to watch, if one waits */
     pthread_cleanup_pop(1);
     return is_alone;
 }
