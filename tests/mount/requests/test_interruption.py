@@ -72,7 +72,7 @@ def test_a_driver_that_computes_ends_at_a_signal(folder, mount, attribute):
     assert not is_alive(mnt.workers[0])
 
 
-@pytest.mark.parametrize('n_readers', [1, 3])
+@pytest.mark.parametrize('n_readers', [1, 3, 5])
 def test_short_requests_go_on_while_an_attribute_is_computed(folder, mount, n_readers):
     """One thread answers short requests. A long one looks like them, and holds it up."""
     mnt = mount(huge(folder / 'a.safetensors'))
