@@ -11,7 +11,7 @@
 enum {
     N_THREADS = 8,
     N_ROUNDS = 200,
-    N_CLOSING = 64,           /* short requests: more than close the door */
+    N_CLOSING = 64,            /* short requests: more than close the door */
     MOST_US = 20 * 1000 * 1000 /* until the last one is in: about 10 ms */
 };
 
