@@ -42,7 +42,8 @@ ssize_t io_read_at(int fd, void *buf, size_t n_bytes, uint64_t offset);
  * how much was written. */
 int io_write_at(int fd, const void *bytes, size_t n_bytes, uint64_t offset, size_t *ret_n);
 
-/* Writes at the position until all is written, to pipes too. Returns 0 or a negative errno. */
+/* Writes at the position until all is written; waits for room in a pipe, also in one that does not
+ * block. Returns 0 or a negative errno. */
 int io_write(int fd, const void *bytes, size_t n_bytes);
 
 /*

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -118,9 +119,10 @@ int io_write_at(int fd, const void *bytes, size_t n_bytes, uint64_t offset, size
 int io_write(int fd, const void *bytes, size_t n_bytes)
 {
     const char *at = bytes;
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
     while (n_bytes > 0) {
         const ssize_t n = write(fd, at, n_bytes);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && (errno == EINTR || (errno == EAGAIN && poll(&room, 1, -1) != 0)))
             continue;
         if (n <= 0)
             return n < 0 ? -errno : -EIO;

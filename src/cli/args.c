@@ -175,7 +175,6 @@ static void print_examples(const struct verb *verb)
 
 void args_print_common(void)
 {
-    wrapping_start(false);
     puts("options of every verb that reads a SOURCE:");
     print_settings(SETTING_OF_SOURCE);
     print_option(common_options[0].name, common_options[0].argument, common_options[0].help);
@@ -185,7 +184,6 @@ void args_print_common(void)
 static void print_help(const struct args *args)
 {
     const struct verb *verb = args->verb;
-    wrapping_start(false);
     printf("usage: weightfs %s [OPTION...] %s\n\n%s", args->name, verb->operands, verb->text);
     if (verb->lists_directories)
         print_directories();
@@ -459,8 +457,8 @@ int args_run(const struct verb *verb, int argc, char **argv)
         return exit_code;
     struct receipt receipt = {.is_json = args_has(&args, "json")};
     args.receipt = &receipt;
-    wrapping_start(verb->is_json || receipt.is_json || args_has(&args, "csv") ||
-                   args_has(&args, "null"));
+    if (verb->is_json || receipt.is_json || args_has(&args, "csv") || args_has(&args, "null"))
+        wrapping_keep_lines();
     return receipt_end(&receipt, verb->run(&args));
 }
 

@@ -236,8 +236,10 @@ static enum exit_code write_output(const struct report *report,
                                    const struct destination *destination, const struct strbuf *text)
 {
     struct wfs_error err = {0};
-    if (destination->typed == NULL)
-        return print_bytes(text->bytes, text->n_bytes);
+    if (destination->typed == NULL) {
+        fwrite(text->bytes, 1, text->n_bytes, stdout);
+        return EXIT_DONE;
+    }
     struct wfs_save_options save = destination_save_options(destination);
     save.access = wfs_catalog_access(report->catalogs[0]);
     if (report->catalogs[1] != NULL) {

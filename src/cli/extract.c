@@ -59,10 +59,10 @@ static void write_in_turn(struct stream *stream, uint64_t offset, const char *by
     pthread_mutex_lock(&stream->lock);
     while (stream->n_written != offset)
         pthread_cond_wait(&stream->turned, &stream->lock);
-    if (stream->exit_code == EXIT_DONE)
-        stream->exit_code =
-            n > 0 ? print_bytes(bytes, (size_t)n)
-                  : input_read_error(stream->path, stream->tensor, n < 0 ? (int)n : -EIO);
+    if (stream->exit_code == EXIT_DONE && n <= 0)
+        stream->exit_code = input_read_error(stream->path, stream->tensor, n < 0 ? (int)n : -EIO);
+    else if (stream->exit_code == EXIT_DONE && fwrite(bytes, 1, (size_t)n, stdout) < (size_t)n)
+        stream->exit_code = EXIT_OUTPUT; /* the line about the output comes at the end */
     stream->n_written += stream->n_piece;
     pthread_cond_broadcast(&stream->turned);
     pthread_mutex_unlock(&stream->lock);
@@ -108,7 +108,8 @@ static enum exit_code write_header(const struct wfs_tensor *tensor, const char *
     if (header == NULL)
         return print_memory(path);
     wfs_npy_header(tensor, header, n_header);
-    return print_bytes(header, n_header);
+    fwrite(header, 1, n_header, stdout);
+    return EXIT_DONE;
 }
 
 static enum exit_code run_cat(const struct args *args)

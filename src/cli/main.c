@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -52,7 +53,6 @@ enum { N_VERBS = sizeof(verbs) / sizeof(verbs[0]) };
 
 static void print_help(void)
 {
-    wrapping_start(false);
     puts("usage: weightfs SOURCE MOUNTPOINT [-o OPTION[,OPTION...]]\n"
          "       weightfs VERB [OPTION...] OPERAND...\n"
          "\n"
@@ -239,8 +239,9 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 512 << 10);
     /* Buffers of reads that follow each other do not: their pages would be cleared each time. */
     mallopt(M_TRIM_THRESHOLD, 4 << 20);
-    wrapping_start_errors();
-    if (urls_take(argc, argv, kind_of, argc < 2 ? NULL : find_verb(argv[1])) < 0)
+    signal(SIGXFSZ, SIG_IGN); /* a write above `ulimit -f` fails instead */
+    if (wrapping_start() < 0 ||
+        urls_take(argc, argv, kind_of, argc < 2 ? NULL : find_verb(argv[1])) < 0)
         return print_memory(NULL);
     return print_finish(run(argc, argv));
 }

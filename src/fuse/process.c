@@ -147,7 +147,6 @@ int process_prepare(const struct mount_options *options)
 {
     memory_limit(&options->settings.load);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0});
-    signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     log_open();
     const int rc = check_address_space();

@@ -4,15 +4,12 @@
  */
 #include "program/print.h"
 
-#include <weightfs/io.h>
 #include "program/terminal.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct {
     int code;
@@ -200,30 +197,12 @@ struct amount amount_of_count(uint64_t n)
     return amount;
 }
 
-enum exit_code print_bytes(const char *bytes, size_t n_bytes)
-{
-    const int code = -io_write(STDOUT_FILENO, bytes, n_bytes);
-    if (code == 0)
-        return EXIT_DONE;
-    if (code == EPIPE)
-        return EXIT_OUTPUT;
-    return print_error(EXIT_OUTPUT, "standard output", "cannot write: %s", strerror(code));
-}
-
 enum exit_code print_finish(enum exit_code exit_code)
 {
-    errno = 0;
-    bool has_failed = fflush(stdout) != 0;
-    int code = errno;
-    const int rest = wrapping_finish();
-    if (!has_failed && rest < 0) {
-        has_failed = true;
-        code = -rest;
-    }
-    if (!has_failed && !ferror(stdout))
+    const int code = -wrapping_finish();
+    if (code == 0)
         return exit_code;
     if (code == EPIPE)
         return EXIT_OUTPUT;
-    return print_error(EXIT_OUTPUT, "standard output", "cannot write: %s",
-                       code != 0 ? strerror(code) : "an earlier write failed");
+    return print_error(EXIT_OUTPUT, "standard output", "cannot write: %s", strerror(code));
 }

@@ -78,13 +78,9 @@ struct amount {
 struct amount amount_of_bytes(uint64_t n_bytes); /* "512 B", "1.5 GiB" */
 struct amount amount_of_count(uint64_t n);       /* "512", "7.09 M", "6.74 B" */
 
-/* Writes to standard output past stdout, which nothing was printed to; prints a line when that
- * fails, unless the reader has closed the pipe. */
-enum exit_code print_bytes(const char *bytes, size_t n_bytes);
-
 /*
- * Flushes stdout at the end of a verb. Returns exit_code, or EXIT_OUTPUT if that or an earlier
- * write failed; prints a line then, unless the reader has closed the pipe.
+ * Flushes and closes stdout at the end of a verb. Returns exit_code, or EXIT_OUTPUT if that or an
+ * earlier write failed; prints a line then, unless the reader has closed the pipe.
  */
 enum exit_code print_finish(enum exit_code exit_code);
 

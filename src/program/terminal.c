@@ -214,6 +214,7 @@ struct wrapped {
 
 static struct wrapped output = {.fd = STDOUT_FILENO};
 static struct wrapped errors = {.fd = STDERR_FILENO, .keeps_quoted = true};
+static int output_code; /* 0, or the negative errno of the first write to stdout that failed */
 
 /* ---- the line that is drawn over ---- */
 
@@ -344,12 +345,14 @@ static int put_line(struct wrapped *wrapped, const char *end)
     return code;
 }
 
-/* Holds what has come until its line ends. */
+/* Holds what has come until its line ends, if lines are broken. */
 static int hold(struct wrapped *wrapped, const char *bytes, size_t n_bytes)
 {
     enum { N_HELD_MAX = 1 << 16 };
     struct strbuf *line = &wrapped->line;
     int code = 0;
+    if (wrapped->width == 0)
+        return io_write(wrapped->fd, bytes, n_bytes);
     for (size_t i = 0; code == 0 && i < n_bytes;) {
         const char *end = memchr(bytes + i, '\n', n_bytes - i);
         const size_t n = end != NULL ? (size_t)(end - bytes) - i : n_bytes - i;
@@ -361,27 +364,16 @@ static int hold(struct wrapped *wrapped, const char *bytes, size_t n_bytes)
     return code;
 }
 
-/* The write function of stdout. */
+/* The write function of stdout. Nothing follows a write that failed, so that what was written is
+ * the beginning of the output. */
 static ssize_t take_output(void *ctx, const char *bytes, size_t n_bytes)
 {
     wrapping_pause();
-    const int code =
-        output.width > 0 ? hold(&output, bytes, n_bytes) : io_write(STDOUT_FILENO, bytes, n_bytes);
+    if (output_code == 0)
+        output_code = hold(&output, bytes, n_bytes);
     wrapping_resume();
-    errno = -code;
-    return code < 0 ? 0 : (ssize_t)n_bytes;
-}
-
-void wrapping_start(bool is_exact)
-{
-    const cookie_io_functions_t functions = {.write = take_output};
-    const size_t width = screen_width(STDOUT_FILENO);
-    FILE *out = width > 0 ? fopencookie(NULL, "w", functions) : NULL;
-    if (out == NULL)
-        return;
-    output.width = is_exact ? 0 : width;
-    setvbuf(out, NULL, _IOLBF, BUFSIZ);
-    stdout = out;
+    errno = -output_code;
+    return output_code < 0 ? 0 : (ssize_t)n_bytes;
 }
 
 /* The write function of stderr. Who prints there has called wrapping_pause, where that matters. */
@@ -391,19 +383,34 @@ static ssize_t take_error(void *ctx, const char *bytes, size_t n_bytes)
     return errno != 0 ? 0 : (ssize_t)n_bytes;
 }
 
-void wrapping_start_errors(void)
+int wrapping_start(void)
 {
-    const cookie_io_functions_t functions = {.write = take_error};
+    FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = take_output});
+    FILE *err = fopencookie(NULL, "w", (cookie_io_functions_t){.write = take_error});
+    if (out == NULL || err == NULL)
+        return -ENOMEM;
+    output.width = screen_width(STDOUT_FILENO);
     errors.width = screen_width(STDERR_FILENO);
-    FILE *out = errors.width > 0 ? fopencookie(NULL, "w", functions) : NULL;
-    if (out != NULL)
-        stderr = out;
-    setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+    setvbuf(out, NULL, output.width > 0 ? _IOLBF : _IOFBF, BUFSIZ);
+    setvbuf(err, NULL, _IOLBF, BUFSIZ);
+    stdout = out;
+    stderr = err;
+    return 0;
+}
+
+void wrapping_keep_lines(void)
+{
+    output.width = 0;
 }
 
 int wrapping_finish(void)
 {
-    const int code = output.line.n_bytes > 0 ? put_line(&output, "") : 0;
+    fflush(stdout);
+    if (output_code == 0 && output.line.n_bytes > 0)
+        output_code = put_line(&output, "");
+    /* Network filesystems and quotas may report a full disk only here. */
+    if (close(STDOUT_FILENO) < 0 && output_code == 0)
+        output_code = -errno;
     strbuf_done(&output.line);
-    return code;
+    return output_code;
 }

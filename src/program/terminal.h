@@ -59,23 +59,20 @@ void screen_bar(struct strbuf *out, double share, size_t n_columns);
 
 /*
  * ---- standard output and standard error ----
- * On a terminal, lines that are too wide for it are broken at spaces, and a bar of progress is
- * erased before a line is printed.
+ * Both keep trying where a descriptor that does not block is full. On a terminal, lines that are
+ * too wide for it are broken at spaces, on stderr never within quotes: a name or a command there
+ * may be pasted; and a bar of progress is erased before a line is printed.
  */
 
-/*
- * Replaces stdout if it is a terminal; call it once, before anything is printed. is_exact: lines
- * are not broken.
- */
-void wrapping_start(bool is_exact);
+/* Replaces stdout and stderr, which is buffered by lines; call it before anything is printed.
+ * Returns 0 or -ENOMEM. */
+int wrapping_start(void);
 
-/*
- * Does the same with stderr, where what is in quotes is never broken: a name or a command that
- * somebody may paste. In any case stderr is buffered by lines from then on.
- */
-void wrapping_start_errors(void);
+/* Lines of stdout are not broken from now on; call it before anything is printed. */
+void wrapping_keep_lines(void);
 
-/* Writes the line that has not ended. Returns 0 or the negative errno of the first failure. */
+/* Writes what stdout still holds, and closes it. Returns 0 or the negative errno of the first write
+ * that has failed since the start. */
 int wrapping_finish(void);
 
 /*

@@ -53,11 +53,17 @@ WITH_A_MOUNT = ['status mnt', 'status --json mnt', 'diff mnt', '$ mv mnt/layer/0
 RECOVERY = ['recover m.safetensors', 'recover .', 'recover --discard m.safetensors', 'recover m.safetensors']
 
 
-def write_sources(folder):
-    st.write(folder / 'a.safetensors', TENSORS, {'note': 'two words', 'format': 'pt'})
-    st.write(folder / 'm.safetensors', TENSORS, {'note': 'two words'})
-    checkpoints.write(folder / 'a.pth', TENSORS, optimizer=pth.dictionary(lr=pth.number(1), name=pth.text('adam')), epoch=pth.number(3))
-    checkpoints.write(folder / 'a.bpk', TENSORS)
+def listed_verbs():
+    return re.findall(r'^  ([a-z]+) ', program.weightfs('--help').stdout.split('verbs:')[1].split('\n\n')[0], re.M)
+
+
+def write_sources(folder, more=None):
+    """more: tensors of all files but the second of a comparison."""
+    tensors = {**TENSORS, **(more or {})}
+    st.write(folder / 'a.safetensors', tensors, {'note': 'two words', 'format': 'pt'})
+    st.write(folder / 'm.safetensors', tensors, {'note': 'two words'})
+    checkpoints.write(folder / 'a.pth', tensors, optimizer=pth.dictionary(lr=pth.number(1), name=pth.text('adam')), epoch=pth.number(3))
+    checkpoints.write(folder / 'a.bpk', tensors)
     changed = {key: value for key, value in TENSORS.items() if key != 'n'}
     changed.update({'layer.1.weight': ('F32', [2, 3], st.f32(0, 1, 2, 3, 4, 6)), 'layer.1.bias': ('F16', [2], bytes(4)), 'more': ('I8', [1], b'\1')})
     st.write(folder / 'b.safetensors', changed, {'note': 'other'})

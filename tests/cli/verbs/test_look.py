@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from wfs_testlib import program, st
-from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, SAMPLE, weightfs
+from wfs_testlib.program import EXIT_DAMAGED, EXIT_RULES, EXIT_SOURCE, EXIT_USAGE, SAMPLE, weightfs
 from wfs_testlib.terminal import opened, screen
 
 VERBS = ['ls', 'find', 'info', 'cat', 'show', 'check', 'sum', 'cache', 'convert', 'diff', 'report', 'map', 'plan', 'recover', 'config', 'commit', 'status', 'discard', 'umount']
@@ -239,12 +239,6 @@ def test_a_mistake_is_answered_with_what_is_expected(small, words, said):
 def test_help_is_a_verb(small):
     assert weightfs('help').stdout == weightfs('--help').stdout
     assert weightfs('help', 'ls').stdout == weightfs('ls', '--help').stdout
-
-
-@pytest.mark.parametrize('verb', ['ls', 'info', 'show', 'report', 'map'])
-def test_a_full_disk_is_told(small, verb):
-    with open('/dev/full', 'wb') as full:
-        assert weightfs(verb, small, code=EXIT_COMMIT, stdout=full).error == 'standard output: cannot write: No space left on device'
 
 
 def test_reading_what_is_cut_off_fails_and_the_rest_is_right(folder):
