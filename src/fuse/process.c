@@ -234,8 +234,7 @@ int process_run_child(const struct mount_options *options, const struct target *
         rc = process_prepare(options);
         if (rc == 0)
             rc = task(ctx, channel);
-        fflush(NULL);
-        _exit(rc);
+        _exit(print_finish(rc));
     }
     if (pid < 0)
         rc =

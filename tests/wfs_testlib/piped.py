@@ -111,20 +111,20 @@ def text_of_steps(folder, steps, shown):
     return ''.join(result)
 
 
-def _steps(folder, steps):
-    return text_of_steps(folder, steps, lambda step: block(folder, *step.split(' ', 1)))
+def _steps(folder, steps, of_step):
+    return text_of_steps(folder, steps, lambda step: of_step(folder, *step.split(' ', 1)))
 
 
-def text_with_a_mount(folder):
+def text_with_a_mount(folder, of_step=block):
     (folder / 'mnt').mkdir()
     tool(*program.COMMAND, 'm.safetensors', 'mnt', '-o', 'output=out.safetensors', cwd=folder)
     try:
-        return _steps(folder, WITH_A_MOUNT)
+        return _steps(folder, WITH_A_MOUNT, of_step)
     finally:
         tool('umount', '-lq', folder / 'mnt', code=None)
 
 
-def text_of_recovery(folder):
+def text_of_recovery(folder, of_step=block):
     """After a mount was killed."""
     (folder / 'mnt').mkdir()
     process = subprocess.Popen([*program.COMMAND, 'm.safetensors', 'mnt', '-f', '-o', 'rw'], cwd=folder, stderr=subprocess.DEVNULL)
@@ -136,4 +136,4 @@ def text_of_recovery(folder):
     process.wait(program.PATIENCE)
     wait_for(lambda: not is_alive(process.pid), 'its end')
     tool('umount', '-lq', folder / 'mnt', code=None)
-    return _steps(folder, RECOVERY)
+    return _steps(folder, RECOVERY, of_step)
