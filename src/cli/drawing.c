@@ -259,6 +259,8 @@ static enum exit_code run(const struct args *args, bool has_values,
     struct settings settings = args->settings;
     settings.overwrite = args_has(args, "overwrite");
     struct destination destination = {.typed = args_value(args, "output"), .settings = &settings};
+    if (destination.typed != NULL && strcmp(destination.typed, "-") == 0)
+        destination.typed = NULL;
     if (destination.typed == NULL && isatty(STDOUT_FILENO))
         return print_error(EXIT_USAGE, NULL,
                            "standard output is a terminal: add '-o %s', or redirect it",

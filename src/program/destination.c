@@ -22,6 +22,8 @@ enum sentence {
     PLANTED,
     IS_SOURCE,
     IS_TAKEN,
+    IS_STREAM,
+    NOT_A_FILE,
 };
 
 /* The sentence of a verb, of a mount and of a caller; "%1$s" is the path, or the option. */
@@ -61,6 +63,11 @@ static const struct {
     [IS_TAKEN] = {false,
                   {"already exists (use --overwrite to replace it)", NULL,
                    "already exists (set overwrite to replace it)"}},
+    [IS_STREAM] = {true,
+                   {"cannot save to standard output: name a file ('./-' for one of that name)"}},
+    [NOT_A_FILE] = {false,
+                    {"exists and is not a regular file: use another name", NULL,
+                     "exists and is not a regular file: use another name"}},
 };
 
 static enum exit_code exit_of_file(const struct destination *destination)
@@ -76,10 +83,18 @@ static enum exit_code fail(const struct destination *destination, enum sentence 
     return sentences[sentence].is_usage ? EXIT_USAGE : exit_of_file(destination);
 }
 
+/* As a source, this name is the standard input. */
+static bool is_stream(const struct destination *destination)
+{
+    return destination->speaker == DESTINATION_OF_VERB && strcmp(destination->typed, "-") == 0;
+}
+
 enum exit_code destination_find(struct destination *destination, const char *source,
                                 struct wfs_error *err)
 {
     destination->format = destination->settings->format;
+    if (is_stream(destination))
+        return fail(destination, IS_STREAM, destination->typed, NULL, err);
     if (wfs_output_index(destination->typed, source, &destination->format, &destination->index) < 0)
         return exit_of_errno(-wfs_fail_memory(err));
     return destination->index != NULL && destination->format == NULL
@@ -147,6 +162,10 @@ enum exit_code destination_choose_replacement(struct destination *destination,
 {
     const bool is_mount = destination->speaker == DESTINATION_OF_MOUNT;
     const bool overwrites = destination->settings->overwrite;
+    if (is_stream(destination))
+        return fail(destination, IS_STREAM, destination->typed, NULL, err);
+    if (!is_mount && there != NULL && !S_ISREG(there->st_mode))
+        return fail(destination, NOT_A_FILE, destination->typed, NULL, err);
     destination->replace = is_mount && overwrites ? WFS_REPLACE_ANY : WFS_REPLACE_NONE;
     if (is_mount || there != NULL)
         destination->backup = destination->settings->backup;

@@ -167,3 +167,9 @@ def test_a_disk_that_is_full_only_when_the_output_is_closed_is_reported(long_sou
     key = ['layer.0.weight'][:words == 'cat']
     done = run('.', words, long_source, *key, env={**os.environ, 'LD_PRELOAD': str(CLOSING)})
     assert done[0] == EXIT_COMMIT and done[1] and done[2] == message(errno.EDQUOT)
+
+
+@pytest.mark.parametrize('verb', ['report', 'map'])
+def test_a_dash_is_standard_output(folder, long_source, verb):
+    assert run(folder, verb, long_source, '-o', '-') == run(folder, verb, long_source)
+    assert not os.listdir(folder)

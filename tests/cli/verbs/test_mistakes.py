@@ -135,6 +135,12 @@ ROWS = [
     ('sum --check text f', EXIT_DAMAGED, 'text: line 1: expected 64 hexadecimal digits'),
     ('patch show f', EXIT_FOREIGN, "f: is not a patch: its metadata has no 'weightfs.patch'"),
     ('show --slice 9 f x', EXIT_RULES, "f: --slice '9' of tensor 'x'"),
+    ('convert f -', EXIT_USAGE, "cannot save to standard output: name a file ('./-' for one of that name)"),
+    ('edit --format safetensors f - --remove w', EXIT_USAGE, 'cannot save to standard output'),
+    ('patch make f s.safetensors -', EXIT_USAGE, '-: cannot save to standard output'),
+    ('report f -o saved', EXIT_COMMIT, 'saved: exists and is not a regular file: use another name'),
+    ('patch make --overwrite f s.safetensors saved', EXIT_COMMIT, 'saved: exists and is not a regular file: use another name'),
+    ('convert --format pytorch f /dev/null', EXIT_COMMIT, '/dev/null: exists and is not a regular file: use another name'),
     ('help nosuch', EXIT_USAGE, "no verb 'nosuch'; see 'weightfs --help'"),
 ]
 
