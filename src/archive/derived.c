@@ -11,10 +11,10 @@
 #include <weightfs/array.h>
 #include <weightfs/cleanup.h>
 #include "base/bytes.h"
+#include "base/reader_lock.h"
 #include "base/search.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -45,7 +45,7 @@ struct block {
 };
 
 struct inflater {
-    pthread_mutex_t lock;
+    struct reader_lock lock;
     const struct source *source;
     uint64_t clock;
     struct point points[N_POINTS];
@@ -59,6 +59,16 @@ static void point_close(struct point *point)
     *point = (struct point){0};
 }
 
+static struct inflater *inflater_new(const struct source *source)
+{
+    struct inflater *inflater = calloc(1, sizeof(*inflater));
+    if (inflater == NULL)
+        return NULL;
+    reader_lock_init(&inflater->lock);
+    inflater->source = source;
+    return inflater;
+}
+
 static void inflater_free(struct inflater *inflater)
 {
     if (inflater == NULL)
@@ -67,7 +77,7 @@ static void inflater_free(struct inflater *inflater)
         point_close(&inflater->points[i]);
     for (size_t i = 0; i < N_BLOCKS; i++)
         free(inflater->blocks[i].bytes);
-    pthread_mutex_destroy(&inflater->lock);
+    reader_lock_done(&inflater->lock);
     free(inflater);
 }
 
@@ -211,12 +221,13 @@ static int get_block(const struct wfs_io *io, struct inflater *inflater, uint32_
 }
 
 /* Reads a range inside of a member, which has the same number at every call. One of many threads
- * inflates at a time. */
+ * inflates at a time; -EBUSY and -EINTR as reader_lock_take. */
 static int inflater_read(const struct wfs_io *io, struct inflater *inflater, uint32_t number,
                          const struct deflated *member, uint64_t offset, void *buf, size_t n_bytes)
 {
-    int code = 0;
-    pthread_mutex_lock(&inflater->lock);
+    int code = reader_lock_take(&inflater->lock, io, inflater->source->is_remote);
+    if (code < 0)
+        return code;
     for (uint8_t *at = buf; n_bytes > 0 && code == 0;) {
         const size_t skip = offset % BLOCK_BYTES;
         const size_t n = n_bytes < BLOCK_BYTES - skip ? n_bytes : BLOCK_BYTES - skip;
@@ -228,7 +239,19 @@ static int inflater_read(const struct wfs_io *io, struct inflater *inflater, uin
         offset += n;
         n_bytes -= n;
     }
-    pthread_mutex_unlock(&inflater->lock);
+    reader_lock_release(&inflater->lock);
+    return code;
+}
+
+static int read_deflated(const struct wfs_io *io, struct inflater *inflater, uint32_t number,
+                         const struct deflated *member, uint64_t offset, void *buf, size_t n_bytes)
+{
+    int code = inflater_read(io, inflater, number, member, offset, buf, n_bytes);
+    if (code != -EBUSY)
+        return code;
+    struct inflater *own = inflater_new(inflater->source);
+    code = own == NULL ? -ENOMEM : inflater_read(io, own, number, member, offset, buf, n_bytes);
+    inflater_free(own);
     return code;
 }
 
@@ -300,7 +323,7 @@ static int read_range(const struct wfs_io *io, const struct derived *derived,
     ssize_t n;
     switch (range->kind) {
     case RANGE_DEFLATED:
-        return inflater_read(io, derived->inflater, (uint32_t)(range - derived->ranges),
+        return read_deflated(io, derived->inflater, (uint32_t)(range - derived->ranges),
                              &range->deflated, offset, buf, n_bytes);
     case RANGE_MEMORY:
         memcpy(buf, range->bytes + offset, n_bytes);
@@ -386,11 +409,9 @@ static int add_deflated(struct source *source, const struct deflated *member, bo
     struct derived *derived = source->ctx;
     int code;
     if (derived->inflater == NULL) {
-        derived->inflater = calloc(1, sizeof(*derived->inflater));
+        derived->inflater = inflater_new(source->origin);
         if (derived->inflater == NULL)
             return -ENOMEM;
-        pthread_mutex_init(&derived->inflater->lock, NULL);
-        derived->inflater->source = source->origin;
     }
     struct range *range = range_new(source, RANGE_DEFLATED, member->n_bytes, goes_on, &code);
     if (range == NULL)

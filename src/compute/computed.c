@@ -31,7 +31,7 @@ static void free_computation(void *ctx)
     free(c->steps);
     free(c->found);
     free(c->text);
-    pthread_mutex_destroy(&c->lock);
+    reader_lock_done(&c->lock);
     free(c);
 }
 
@@ -226,7 +226,7 @@ int compute_new(const struct wfs_tensor *base, bool is_batch, struct source **ou
     }
     c->base = base_of(base);
     c->id = atomic_fetch_add(&n_made, 1) + 1;
-    pthread_mutex_init(&c->lock, NULL);
+    reader_lock_init(&c->lock);
     divide(c, is_batch, n_elems);
     const char *path = base->stored.source == NULL ? "" : base->stored.source->path;
     if (source_new(&computation_kind, path, c, n_elems * sizeof(double), out) < 0)

@@ -92,7 +92,7 @@ static int find_row_norms(struct work *work, const struct compute_step *step,
     return code;
 }
 
-/* Under the lock. */
+/* The same values, also when two find them at a time. */
 static int find_column_norms(struct work *work, const struct compute_step *step,
                              struct findings_of_step *found)
 {
@@ -121,7 +121,7 @@ static int find_column_norms(struct work *work, const struct compute_step *step,
     return code;
 }
 
-/* Under the lock. The angle between the base and A. */
+/* As find_column_norms. The angle between the base and A. */
 static int find_weights(struct work *work, const struct compute_step *step,
                         struct findings_of_step *found)
 {
@@ -159,15 +159,16 @@ static int
 find_once(struct work *work, const struct compute_step *step, struct findings_of_step *found,
           int (*find)(struct work *, const struct compute_step *, struct findings_of_step *))
 {
-    int code = 0;
     if (atomic_load(&found->is_known))
         return 0;
-    pthread_mutex_lock(&work->computation->lock);
-    if (!atomic_load(&found->is_known)) {
-        code = find(work, step, found);
-        atomic_store(&found->is_known, code == 0);
-    }
-    pthread_mutex_unlock(&work->computation->lock);
+    const int turn = reader_lock_take(&work->computation->lock, work->io, false);
+    if (turn == -EINTR)
+        return turn;
+    const int code = atomic_load(&found->is_known) ? 0 : find(work, step, found);
+    if (code == 0)
+        atomic_store(&found->is_known, true);
+    if (turn == 0)
+        reader_lock_release(&work->computation->lock);
     return code;
 }
 
@@ -430,8 +431,8 @@ static int rotate(struct work *work, const struct compute_step *step, const stru
     const struct shelf_key key = factors_key_of_rotations(work->computation, step);
     const double *rotations = NULL;
     struct rotating rotating = {work->io, step};
-    const int code =
-        shelf_take(&key, (size_t)(n_blocks * n * n), fill_rotations, &rotating, &rotations);
+    const int code = shelf_take(work->io, &key, (size_t)(n_blocks * n * n), fill_rotations,
+                                &rotating, &rotations);
     for (size_t i = 0; code == 0 && i < patch->n_rows; i++) {
         double *row = v + i * patch->n_cols;
         memcpy(work->term, row, patch->n_cols * sizeof(*row));

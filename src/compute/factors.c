@@ -185,7 +185,8 @@ static int take_right(struct work *work, const struct compute_step *step,
                                   : tensor_dim(&m->right, 2);
     const struct shelf_key key =
         key_of(work->computation, step, m == &step->a ? PART_A : PART_B, batch);
-    return shelf_take(&key, (size_t)(f.n_rows * factors_row_step(f.n_cols)), fill_apart, &f, ret);
+    return shelf_take(work->io, &key, (size_t)(f.n_rows * factors_row_step(f.n_cols)), fill_apart,
+                      &f, ret);
 }
 
 static int fill_vector(void *ctx, double *to)
@@ -202,7 +203,7 @@ static int take_vector(struct work *work, const struct compute_step *step, unsig
 {
     const struct shelf_key key = key_of(work->computation, step, part, 0);
     struct filling f = {.io = work->io, .tensor = tensor};
-    return shelf_take(&key, (size_t)tensor_dim(tensor, 0), fill_vector, &f, ret);
+    return shelf_take(work->io, &key, (size_t)tensor_dim(tensor, 0), fill_vector, &f, ret);
 }
 
 /* ---- products ---- */
@@ -306,7 +307,8 @@ static int take_whole(struct work *work, const struct compute_step *step,
     const struct shelf_key key =
         key_of(work->computation, step, m == &step->a ? PART_A : PART_B, 0);
     struct filling f = {.io = work->io, .matrix = m};
-    return shelf_take(&key, (size_t)(tensor_dim(&m->left, 1) * cols_of(m)), fill_whole, &f, ret);
+    return shelf_take(work->io, &key, (size_t)(tensor_dim(&m->left, 1) * cols_of(m)), fill_whole,
+                      &f, ret);
 }
 
 static int multiply_kronecker(struct work *work, const struct compute_step *step,

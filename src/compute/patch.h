@@ -6,9 +6,9 @@
 #ifndef WFS_PATCH_H
 #define WFS_PATCH_H
 
+#include "base/reader_lock.h"
 #include "compute/compute.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,10 +28,10 @@ typedef int shelf_fill(void *ctx, double *to);
 
 /*
  * Returns the array of n doubles, which is filled when nobody has it yet: once, also when many ask
- * for it. It stays until shelf_give_back is called with it. -ENOMEM, or what fill returned.
+ * for it. It stays until shelf_give_back is called with it. -ENOMEM, -EINTR, or what fill returned.
  */
-int shelf_take(const struct shelf_key *key, size_t n, shelf_fill *fill, void *ctx,
-               const double **ret);
+int shelf_take(const struct wfs_io *io, const struct shelf_key *key, size_t n, shelf_fill *fill,
+               void *ctx, const double **ret);
 void shelf_give_back(const double *array);
 
 /* Forgets what the owner has. Nobody uses it. */
@@ -41,8 +41,8 @@ void shelf_forget(uint64_t owner);
 struct findings_of_step {
     _Atomic double *norms; /* malloc'ed, by row or element of the vector; -1: not known yet */
     size_t n_norms;
-    atomic_bool is_known; /* all norms of columns are, or the weights */
-    double weights[2];    /* of SLERP: of the base and of A */
+    atomic_bool is_known;      /* all norms of columns are, or the weights */
+    _Atomic double weights[2]; /* of SLERP: of the base and of A */
 };
 
 struct computation {
@@ -56,7 +56,7 @@ struct computation {
     struct compute_step *steps;
     struct findings_of_step *found; /* by step */
     size_t n_steps, n_room, n_found_room;
-    pthread_mutex_t lock; /* of finding out */
+    struct reader_lock lock; /* of finding out */
     char *text;
 };
 

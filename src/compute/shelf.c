@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A list, the last used first; it is short, since each array is that of a whole factor. An array
- * that is being filled is in the list, so that others wait for it.
+ * that is being filled is in the list, so that others wait for it, unless they must not wait: those
+ * fill one of their own, which is not in the list.
  */
+#include "base/reader_lock.h"
 #include "compute/patch.h"
 
 #include <errno.h>
@@ -17,7 +19,8 @@ struct entry {
     struct entry *next;
     struct shelf_key key;
     size_t n_users, n_bytes;
-    bool is_full;
+    bool is_full, is_listed;
+    bool can_stop; /* who fills it */
     double array[];
 };
 
@@ -36,17 +39,19 @@ static struct entry *find(const struct shelf_key *key)
     return NULL;
 }
 
-static void take_out(const struct entry *entry)
+static void take_out(struct entry *entry)
 {
     struct entry **at = &shelf.first;
     while (*at != entry)
         at = &(*at)->next;
     *at = entry->next;
+    entry->is_listed = false;
 }
 
 static void put_first(struct entry *entry)
 {
     entry->next = shelf.first;
+    entry->is_listed = true;
     shelf.first = entry;
 }
 
@@ -66,8 +71,8 @@ static void clear_up(void)
 }
 
 /* Fills a new entry, without the lock meanwhile. */
-static int fill_new(const struct shelf_key *key, size_t n, shelf_fill *fill, void *ctx,
-                    struct entry **ret)
+static int fill_new(const struct wfs_io *io, const struct shelf_key *key, size_t n,
+                    shelf_fill *fill, void *ctx, struct entry **ret)
 {
     size_t n_bytes;
     if (__builtin_mul_overflow(n, sizeof(double), &n_bytes))
@@ -75,14 +80,17 @@ static int fill_new(const struct shelf_key *key, size_t n, shelf_fill *fill, voi
     struct entry *entry = malloc(sizeof(*entry) + n_bytes);
     if (entry == NULL)
         return -ENOMEM;
-    *entry = (struct entry){.key = *key, .n_users = 1, .n_bytes = n_bytes};
-    put_first(entry);
+    *entry = (struct entry){
+        .key = *key, .n_users = 1, .n_bytes = n_bytes, .can_stop = wfs_io_can_stop(io)};
+    if (*ret == NULL)
+        put_first(entry);
     pthread_mutex_unlock(&shelf.lock);
     const int code = fill(ctx, entry->array);
     pthread_mutex_lock(&shelf.lock);
     pthread_cond_broadcast(&shelf.filled);
     if (code < 0) {
-        take_out(entry);
+        if (entry->is_listed)
+            take_out(entry);
         free(entry);
         return code;
     }
@@ -91,22 +99,22 @@ static int fill_new(const struct shelf_key *key, size_t n, shelf_fill *fill, voi
     return 0;
 }
 
-int shelf_take(const struct shelf_key *key, size_t n, shelf_fill *fill, void *ctx,
-               const double **ret)
+int shelf_take(const struct wfs_io *io, const struct shelf_key *key, size_t n, shelf_fill *fill,
+               void *ctx, const double **ret)
 {
     int code = 0;
     pthread_mutex_lock(&shelf.lock);
     struct entry *entry = find(key);
-    while (entry != NULL && !entry->is_full) {
-        pthread_cond_wait(&shelf.filled, &shelf.lock);
-        entry = find(key);
+    while (code == 0 && entry != NULL && !entry->is_full) {
+        code = reader_wait(io, &shelf.filled, &shelf.lock, entry->can_stop);
+        entry = code == -EBUSY ? entry : find(key);
     }
-    if (entry != NULL) {
+    if (code == 0 && entry != NULL) {
         entry->n_users++;
         take_out(entry);
         put_first(entry);
-    } else {
-        code = fill_new(key, n, fill, ctx, &entry);
+    } else if (code != -EINTR) {
+        code = fill_new(io, key, n, fill, ctx, &entry);
     }
     if (code == 0)
         *ret = entry->array;
@@ -120,8 +128,10 @@ void shelf_give_back(const double *array)
         return;
     struct entry *entry = (struct entry *)((uintptr_t)array - offsetof(struct entry, array));
     pthread_mutex_lock(&shelf.lock);
-    if (--entry->n_users == 0)
+    if (--entry->n_users == 0 && entry->is_listed)
         clear_up();
+    else if (entry->n_users == 0)
+        free(entry);
     pthread_mutex_unlock(&shelf.lock);
 }
 

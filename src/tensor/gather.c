@@ -22,6 +22,7 @@
 #include <weightfs/tensor.h>
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/reader_lock.h"
 #include "base/source.h"
 #include "tensor/cast.h"
 
@@ -30,7 +31,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* What is done to every element of a tensor; sizes in bytes, whole ones. */
 struct recipe {
@@ -504,6 +504,7 @@ struct band {
     uint64_t index;
     uint64_t used; /* when last: larger is later */
     unsigned n_users;
+    bool can_stop; /* while it is made: who makes it */
     size_t n_bytes;
     char *bytes; /* NULL unless MAKING or READY */
 };
@@ -567,7 +568,7 @@ static struct band *note(uint64_t tensor, uint64_t index)
     if (band == NULL)
         return NULL;
     forget(band);
-    *band = (struct band){NOTED, tensor, index, ++cache.n_uses, 0, 0, NULL};
+    *band = (struct band){.state = NOTED, .tensor = tensor, .index = index, .used = ++cache.n_uses};
     return band;
 }
 
@@ -619,6 +620,7 @@ static void make(const struct wfs_io *io, struct band *band, const struct wfs_te
     if (bytes == NULL)
         return;
     band->state = MAKING;
+    band->can_stop = wfs_io_can_stop(io);
     band->bytes = bytes;
     band->n_bytes = n_bytes;
     pthread_mutex_unlock(&cache.lock);
@@ -630,18 +632,6 @@ static void make(const struct wfs_io *io, struct band *band, const struct wfs_te
     pthread_cond_broadcast(&cache.made);
 }
 
-/* Waits a little for a band that another thread makes. */
-static void wait_for_news(void)
-{
-    enum { NS_TO_ASK = 50000000, NS = 1000000000 };
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += NS_TO_ASK;
-    until.tv_sec += until.tv_nsec / NS;
-    until.tv_nsec %= NS;
-    pthread_cond_timedwait(&cache.made, &cache.lock, &until);
-}
-
 /* The band with its bytes and one more user, or NULL when the caller should gather for himself. */
 static struct band *acquire(const struct wfs_io *io, const struct wfs_tensor *tensor,
                             uint64_t index, uint64_t n_band, bool at_start)
@@ -649,11 +639,7 @@ static struct band *acquire(const struct wfs_io *io, const struct wfs_tensor *te
     const uint64_t id = identify(tensor);
     struct band *band = find(id, index);
     while (band != NULL && band->state == MAKING) {
-        /* That one may wait for the network, and a reader that cannot stop may hold a lock. */
-        if (!wfs_io_can_stop(io) && source_file(tensor->stored.source)->is_remote)
-            return NULL;
-        wait_for_news();
-        if (wfs_io_check(io) < 0)
+        if (reader_wait(io, &cache.made, &cache.lock, band->can_stop) < 0)
             return NULL;
         band = find(id, index);
     }
