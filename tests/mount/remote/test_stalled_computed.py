@@ -106,11 +106,12 @@ def start(mnt, code):
     return process
 
 
-@pytest.mark.parametrize('code', [READ, DIGEST, WRITE], ids=['read', 'digest', 'write'])
-def test_only_those_who_need_it_wait_and_they_end_when_they_are_killed(stalled, code):
+@pytest.mark.parametrize('first_code, code', [(READ, READ), (READ, DIGEST), (READ, WRITE), (DIGEST, READ), (DIGEST, WRITE), (WRITE, DIGEST)],
+                         ids=['read-read', 'read-digest', 'read-write', 'digest-read', 'digest-write', 'write-digest'])
+def test_only_those_who_need_it_wait_and_they_end_when_they_are_killed(stalled, first_code, code):
     v, n = (stalled / 'v/weight').read_bytes(), len(os.listdir(stalled.path))
     stalled.server.stop()
-    first = start(stalled, READ)
+    first = start(stalled, first_code)
     wait_for(lambda: stalled.server.n_waiting > 0, 'a read that hangs')
     others = [start(stalled, code) for _ in range(1 if code == WRITE else 3)]
     for _ in range(20):
@@ -125,5 +126,9 @@ def test_only_those_who_need_it_wait_and_they_end_when_they_are_killed(stalled, 
         other.wait(program.PATIENCE)
     assert first.poll() is None
     stalled.server.go_on()
-    found = numpy.frombuffer(first.communicate(timeout=program.PATIENCE)[0], '<f4')
+    output = first.communicate(timeout=program.PATIENCE)[0]
+    assert first.returncode == 0
+    if first_code == WRITE:
+        stalled.wanted[0, 10] = numpy.frombuffer(b'1234', '<f4')[0]
+    found = numpy.frombuffer(output if first_code == READ else (stalled / 'w/weight').read_bytes(), '<f4')
     numpy.testing.assert_allclose(found.reshape(4, N_COLS), stalled.wanted, 1e-4, 1e-4)
