@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int stops[] = {SIGINT, SIGTERM, SIGHUP};
+static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 enum { N_STOPS = sizeof(stops) / sizeof(stops[0]) };
 
 static int64_t now_ns(void)

@@ -207,8 +207,8 @@ void screen_bar(struct strbuf *out, double share, size_t n_columns)
 
 struct wrapped {
     int fd;
-    size_t width; /* columns; 0: lines are not broken */
-    bool keeps_quoted;
+    size_t width; /* columns; 0: not a terminal */
+    bool keeps_lines, keeps_quoted;
     struct strbuf line;
 };
 
@@ -345,13 +345,13 @@ static int put_line(struct wrapped *wrapped, const char *end)
     return code;
 }
 
-/* Holds what has come until its line ends, if lines are broken. */
+/* Holds what has come until its line ends, where lines are broken. */
 static int hold(struct wrapped *wrapped, const char *bytes, size_t n_bytes)
 {
     enum { N_HELD_MAX = 1 << 16 };
     struct strbuf *line = &wrapped->line;
     int code = 0;
-    if (wrapped->width == 0)
+    if (wrapped->width == 0 || wrapped->keeps_lines)
         return io_write(wrapped->fd, bytes, n_bytes);
     for (size_t i = 0; code == 0 && i < n_bytes;) {
         const char *end = memchr(bytes + i, '\n', n_bytes - i);
@@ -368,10 +368,12 @@ static int hold(struct wrapped *wrapped, const char *bytes, size_t n_bytes)
  * the beginning of the output. */
 static ssize_t take_output(void *ctx, const char *bytes, size_t n_bytes)
 {
-    wrapping_pause();
+    if (output.width > 0)
+        wrapping_pause();
     if (output_code == 0)
         output_code = hold(&output, bytes, n_bytes);
-    wrapping_resume();
+    if (output.width > 0)
+        wrapping_resume();
     errno = -output_code;
     return output_code < 0 ? 0 : (ssize_t)n_bytes;
 }
@@ -400,7 +402,7 @@ int wrapping_start(void)
 
 void wrapping_keep_lines(void)
 {
-    output.width = 0;
+    output.keeps_lines = true;
 }
 
 int wrapping_finish(void)

@@ -92,6 +92,28 @@ def test_nothing_of_it_is_left_when_a_signal_ends_the_program(large, signum):
     assert re.match(b'\rchecking|\ropening', drawn) and drawn.endswith(b'\r\033[K')
 
 
+@needs_slow
+def test_nothing_of_it_is_left_when_a_reader_has_enough(folder):
+    path = st.write(folder / 'long.safetensors', {str(i) * 5000: ('U8', [1], b'x') for i in range(4)})
+    with terminal.opened() as (theirs, pieces):
+        process = subprocess.Popen([*program.COMMAND, 'sum', path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
+                                   env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '600'})
+        process.stdout.close()
+        assert process.wait(program.PATIENCE) == -signal.SIGPIPE
+    drawn = b''.join(pieces)
+    assert b'\rreading' in drawn and drawn.endswith(b'\r\033[K')
+
+
+@needs_slow
+def test_output_into_a_file_leaves_the_line_where_it_is(folder):
+    path = st.write(folder / 'long.safetensors', {str(i) * 5000: ('U8', [1], b'x') for i in range(5)})
+    with terminal.opened(80) as (theirs, pieces):
+        subprocess.run([*program.COMMAND, 'sum', path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs, check=True,
+                       env={**os.environ, 'LD_PRELOAD': str(SLOW), 'SLOW_MS': '600'}, timeout=program.PATIENCE)
+    drawn = b''.join(pieces)
+    assert b'reading' in drawn and drawn.count(b'\r\033[K\rreading') <= drawn.count(b'\ropening')
+
+
 def test_short_work_shows_nothing(folder):
     """Short is less than half a second, which nothing is on a busy machine: some of several runs are."""
     for words in (['convert', SAMPLE, folder / 'out.safetensors', '--overwrite'], ['check', '--values', SAMPLE]):
