@@ -64,6 +64,13 @@ def test_show_and_the_line_of_make(patch, pair, folder):
         "wrote '%s': 9 edits: 1 renamed, 1 removed, 1 added, 2 replaced, 1 changed, 3 of metadata\n" % (folder / 'q'))
 
 
+def test_a_patch_on_standard_input(patch, pair, folder):
+    with open(patch, 'rb') as file:
+        assert weightfs('patch', 'show', '-', stdin=file).stdout == weightfs('patch', 'show', patch).stdout
+        weightfs('patch', 'apply', '-', pair[0], folder / 'out.safetensors', stdin=file)
+    assert st.read(folder / 'out.safetensors').tensors == st.read(pair[1]).tensors
+
+
 @pytest.mark.parametrize('kind', ['safetensors', 'pth', 'bpk'])
 def test_applied_to_a_it_makes_b(patch, pair, folder, kind):
     source = pair[0]
