@@ -216,8 +216,12 @@ ssize_t wfs_tensor_read_for(const struct wfs_io *io, const struct wfs_tensor *te
 ssize_t wfs_tensor_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf,
                         size_t n_bytes);
 
-/* Returns whether its file ended before its data when it was opened. */
-bool wfs_tensor_is_cut(const struct wfs_tensor *tensor);
+/* Reports why bytes could not be read; code is what the read returned, 0 for too few, or -ENOMEM
+ * for whatever had no memory. Returns its negative errno. */
+int wfs_tensor_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor, int code);
+
+/* Returns whether a trouble is known that other tensors need not have, unlike that of a network. */
+bool wfs_tensor_is_damaged(const struct wfs_tensor *tensor);
 
 /*
  * Returns how many bytes are best read at once, from a multiple of that number: 1 MiB, more where

@@ -51,6 +51,7 @@ struct diff {
     struct comparison_options options;
     struct progress progress;
     uint64_t n_only[2], n_renamed, n_changed, n_equal, n_other;
+    enum exit_code exit_code; /* of tensors that cannot be read */
 };
 
 /* ---- what tensors do not show ---- */
@@ -419,10 +420,15 @@ static int report_comparison(struct pool *pool, size_t i, const void *result)
     return ferror(stdout) ? -EPIPE : 0;
 }
 
+static int skip(struct pool *pool, size_t i, int code)
+{
+    struct diff *diff = (struct diff *)pool;
+    return input_skip_row(diff->paths, &diff->rows[i], code, &diff->exit_code);
+}
+
 static enum exit_code print_changed(struct diff *diff)
 {
     uint64_t n_bytes = 0;
-    size_t failed;
     for (size_t i = 0; i < diff->n_rows; i++) {
         const struct diff_row *row = &diff->rows[i];
         if (row->a != NULL && row->b != NULL)
@@ -433,18 +439,18 @@ static enum exit_code print_changed(struct diff *diff)
                                .n = diff->n_rows,
                                .n_result = sizeof(struct comparison),
                                .make = make_comparison,
-                               .visit = report_comparison};
+                               .visit = report_comparison,
+                               .fail = skip};
     progress_start(&diff->progress, "comparing", n_bytes);
     if (is_list)
         json_out_open_array(diff->json, "changed");
-    const int code = pool_run(&diff->pool, &failed);
+    const int code = pool_run(&diff->pool);
     progress_end(&diff->progress);
     if (is_list)
         json_out_close(diff->json);
-    if (code == 0 || code == -EPIPE)
-        return EXIT_DONE; /* the line about the output comes at the end */
-    const struct wfs_tensor *tensor = failed == SIZE_MAX ? NULL : diff->rows[failed].failed;
-    return tensor == NULL ? print_memory(diff->paths[0]) : read_error(diff, tensor, code);
+    return code == -ENOMEM      ? print_memory(diff->paths[0])
+           : code == -ECANCELED ? diff->exit_code
+                                : EXIT_DONE; /* the line about the output comes at the end */
 }
 
 static void print_renamed(const struct diff *diff)
@@ -476,7 +482,8 @@ static void print_renamed(const struct diff *diff)
 static bool is_different(const struct diff *diff)
 {
     return diff->n_only[0] + diff->n_only[1] + diff->n_renamed + diff->n_changed + diff->n_other >
-           0;
+               0 ||
+           diff->exit_code != EXIT_DONE;
 }
 
 static void put_counts(const struct diff *diff)
@@ -672,7 +679,10 @@ static enum exit_code run(struct diff *diff, const struct args *args)
     } else if (!args_has(args, "csv")) {
         print_counts(diff);
     }
-    return exit_code != EXIT_DONE ? exit_code : is_different(diff) ? EXIT_FOUND : EXIT_DONE;
+    return exit_code != EXIT_DONE         ? exit_code
+           : diff->exit_code != EXIT_DONE ? diff->exit_code
+           : is_different(diff)           ? EXIT_FOUND
+                                          : EXIT_DONE;
 }
 
 static void diff_done(struct diff *diff)

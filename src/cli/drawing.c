@@ -104,6 +104,7 @@ struct job {
     struct pool pool; /* first: its functions are given that */
     struct report *report;
     struct progress *progress;
+    enum exit_code exit_code; /* of tensors that cannot be read */
 };
 
 static int make_values(struct pool *pool, size_t i, void *result)
@@ -112,10 +113,17 @@ static int make_values(struct pool *pool, size_t i, void *result)
     const struct wfs_tensor *tensor = job->report->tensors[i];
     struct report_values *values = result;
     *values = (struct report_values){0};
-    job->report->rows[i].failed = tensor;
     const int code = measure(&pool->io, tensor, values);
     progress_add(job->progress, tensor->n_bytes);
     return code;
+}
+
+static int skip_values(struct pool *pool, size_t i, int code)
+{
+    struct job *job = (struct job *)pool;
+    const struct report *report = job->report;
+    const struct wfs_tensor *tensor = report->tensors[i];
+    return input_skip(report->paths[tensor != report->rows[i].a], tensor, code, &job->exit_code);
 }
 
 static int take_values(struct pool *pool, size_t i, const void *result)
@@ -148,6 +156,12 @@ static int take_comparison(struct pool *pool, size_t i, const void *result)
     return 0;
 }
 
+static int skip_comparison(struct pool *pool, size_t i, int code)
+{
+    struct job *job = (struct job *)pool;
+    return input_skip_row(job->report->paths, &job->report->rows[i], code, &job->exit_code);
+}
+
 static enum exit_code find_work(const struct report *report, bool compares, const struct args *args,
                                 struct wfs_workload **out)
 {
@@ -171,21 +185,16 @@ static enum exit_code run_job(struct job *job, const struct args *args, bool com
     const enum exit_code exit_code = find_work(report, compares, args, &workload);
     if (exit_code != EXIT_DONE)
         return exit_code;
-    size_t failed;
     job->pool = (struct pool){.workload = workload,
                               .n = report->n_rows,
                               .n_result = compares ? sizeof(struct comparison)
                                                    : sizeof(struct report_values),
                               .make = compares ? make_comparison : make_values,
-                              .visit = compares ? take_comparison : take_values};
-    const int code = pool_run(&job->pool, &failed);
+                              .visit = compares ? take_comparison : take_values,
+                              .fail = compares ? skip_comparison : skip_values};
+    const int code = pool_run(&job->pool);
     wfs_workload_free(workload);
-    if (code == 0)
-        return EXIT_DONE;
-    const struct wfs_tensor *tensor = failed == SIZE_MAX ? NULL : report->rows[failed].failed;
-    return tensor == NULL
-               ? print_memory(report->paths[0])
-               : input_read_error(report->paths[tensor != report->rows[failed].a], tensor, code);
+    return code == -ENOMEM ? print_memory(report->paths[0]) : job->exit_code;
 }
 
 static enum exit_code compute(struct report *report, const struct args *args, bool has_values)

@@ -283,9 +283,15 @@ static int copy_content(struct extraction *extraction, const struct wfs_tree_fil
         const ssize_t n =
             wfs_node_read(extraction->tree, file->node, offset, extraction->piece, N_PIECE);
         const int failed = n > 0 ? 0 : n < 0 ? (int)n : -EIO;
-        if (failed < 0 && wfs_node_loaded(file->node) != NULL)
-            return stop(extraction,
-                        input_read_error(extraction->source, wfs_node_loaded(file->node), failed));
+        const struct wfs_tensor *tensor = failed < 0 ? wfs_node_loaded(file->node) : NULL;
+        if (tensor != NULL) {
+            extraction->n_files--;
+            extraction->n_bytes -= (uint64_t)st.st_size;
+            extraction->n_done -= offset;
+            return input_skip(extraction->source, tensor, failed, &extraction->exit_code) < 0
+                       ? -ECANCELED
+                       : -ENODATA;
+        }
         if (failed < 0)
             return stop(extraction,
                         print_error(EXIT_DAMAGED, extraction->source, "'%s' cannot be read: %s",
@@ -376,7 +382,7 @@ static int write_file(void *ctx, const struct wfs_tree_file *file)
     }
     if (code < 0)
         (void)unlinkat(dir, extraction->temporary, 0);
-    return code;
+    return code == -ENODATA ? 0 : code; /* others can be read */
 }
 
 /* ---- the whole ---- */
@@ -432,7 +438,7 @@ static enum exit_code write_all(struct extraction *extraction)
     if (code < 0)
         return extraction->exit_code;
     report(extraction);
-    return EXIT_DONE;
+    return extraction->exit_code;
 }
 
 static enum exit_code extract(struct extraction *extraction, const struct args *args)

@@ -340,8 +340,24 @@ enum exit_code input_workload(const char *path, const struct wfs_work *works, si
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code)
 {
     struct wfs_error err = {0};
-    const int failed = checkpoint_fail_read(&err, tensor, code);
+    const int failed = wfs_tensor_fail_read(&err, tensor, code);
     return print_error(exit_of_errno(-failed), path, "%s", err.text);
+}
+
+int input_skip(const char *path, const struct wfs_tensor *tensor, int code, enum exit_code *ret)
+{
+    *ret = input_read_error(path, tensor, code);
+    return wfs_tensor_is_damaged(tensor) ? 0 : -ECANCELED;
+}
+
+int input_skip_row(const char *const paths[2], const struct diff_row *row, int code,
+                   enum exit_code *ret)
+{
+    const bool is_of_a =
+        row->failed != NULL ? row->failed == row->a : wfs_tensor_is_damaged(row->a);
+    return code == -ENOMEM
+               ? code
+               : input_skip(paths[is_of_a ? 0 : 1], is_of_a ? row->a : row->b, code, ret);
 }
 
 uint64_t input_n_elems(const struct wfs_tensor *tensor)

@@ -10,6 +10,7 @@
 #include <weightfs/workload.h>
 
 #include "cli/args.h"
+#include "program/pairing.h"
 
 #include <weightfs/json_out.h>
 
@@ -108,6 +109,14 @@ enum exit_code input_workload_error(const char *path, const struct wfs_error *er
 
 /* Prints a line for a tensor whose bytes could not be read; code is the negative errno. */
 enum exit_code input_read_error(const char *path, const struct wfs_tensor *tensor, int code);
+
+/* Does so, with the exit code of the verb in *ret, and returns 0 where others are still read: the
+ * damage is that of the tensor. -ECANCELED where they are not. */
+int input_skip(const char *path, const struct wfs_tensor *tensor, int code, enum exit_code *ret);
+
+/* The same for the tensor of a pair that could not be compared; -ENOMEM. */
+int input_skip_row(const char *const paths[2], const struct diff_row *row, int code,
+                   enum exit_code *ret);
 
 /* Returns the number of elements; 0 when the dims overflow, as only those of empty tensors can. */
 uint64_t input_n_elems(const struct wfs_tensor *tensor);

@@ -371,7 +371,7 @@ static enum exit_code show_all(const struct wish *wish, const struct args *args)
     const size_t n = args->n_operands - 1;
     struct json_out out = {.file = stdout, .spelling = JSON_ASCII};
     autofree const struct wfs_tensor **tensors = calloc(n, sizeof(*tensors));
-    enum exit_code exit_code = EXIT_DONE;
+    enum exit_code exit_code = EXIT_DONE, damaged = EXIT_DONE;
     if (tensors == NULL)
         return print_memory(wish->path);
     for (size_t i = 0; i < n && exit_code == EXIT_DONE; i++)
@@ -388,12 +388,16 @@ static enum exit_code show_all(const struct wish *wish, const struct args *args)
         if (i > 0 && !wish->is_json)
             putchar('\n');
         exit_code = show(wish, tensors[i], &out);
+        if (exit_code == EXIT_DAMAGED && wfs_tensor_is_damaged(tensors[i])) {
+            damaged = exit_code;
+            exit_code = EXIT_DONE;
+        }
     }
     if (wish->is_json) {
         json_out_close(&out);
         json_out_close(&out);
     }
-    return exit_code;
+    return exit_code != EXIT_DONE ? exit_code : damaged;
 }
 
 /* As many columns of corners as a line of a terminal has room for. */

@@ -49,6 +49,7 @@ struct sum {
     const struct manifest *manifest;
     const struct manifest_part *part;
     uint64_t n_equal, n_different, n_missing, n_extra;
+    enum exit_code exit_code; /* of tensors that cannot be read */
     /* While they are made. */
     const struct wfs_tensor **tensors;
     size_t n_tensors;
@@ -237,6 +238,19 @@ static int check_sums(struct pool *pool, size_t i, const void *result)
     return ferror(stdout) ? -EPIPE : 0;
 }
 
+/* A tensor of which no sum can be made is not what the manifest has. */
+static int skip(struct pool *pool, size_t i, int code)
+{
+    struct sum *sum = sum_of(pool);
+    const struct wfs_tensor *tensor = sum->tensors[i];
+    struct manifest_line *line =
+        sum->manifest == NULL ? NULL : manifest_find(sum->manifest, sum->part, tensor->key);
+    if (line != NULL)
+        line->is_seen = true;
+    sum->n_different++;
+    return input_skip(sum->path, tensor, code, &sum->exit_code);
+}
+
 /* Reports what is missing, and the counts. */
 static enum exit_code finish_check(struct sum *sum)
 {
@@ -301,23 +315,24 @@ static int end(struct sum *sum, int code)
 
 static enum exit_code make_all(struct sum *sum, const struct wfs_workload *workload)
 {
-    size_t failed = SIZE_MAX;
     int code = begin(sum);
     sum->pool = (struct pool){.workload = workload,
                               .n = sum->n_tensors,
                               .n_result = sizeof(struct sums),
                               .make = make_sums,
-                              .visit = sum->manifest != NULL ? check_sums : print_sums};
+                              .visit = sum->manifest != NULL ? check_sums : print_sums,
+                              .fail = skip};
     progress_start(&sum->progress, "reading", wfs_workload_n_shown(workload));
     if (code == 0)
-        code = pool_run(&sum->pool, &failed);
+        code = pool_run(&sum->pool);
     progress_end(&sum->progress);
     code = end(sum, code);
     if (code == -ENOMEM)
         return print_memory(sum->path);
-    if (code < 0 && failed != SIZE_MAX)
-        return input_read_error(sum->path, sum->tensors[failed], code);
-    return code < 0 ? EXIT_OUTPUT : EXIT_DONE; /* the line about the output comes at the end */
+    if (code < 0 && code != -ECANCELED)
+        return EXIT_OUTPUT; /* the line about the output comes at the end */
+    const enum exit_code found = code == 0 && sum->manifest != NULL ? finish_check(sum) : EXIT_DONE;
+    return sum->exit_code != EXIT_DONE ? sum->exit_code : found;
 }
 
 static enum exit_code choose(struct sum *sum, const struct wfs_catalog *catalog,
@@ -405,8 +420,7 @@ static enum exit_code check_source(const struct args *args, const struct manifes
                       .names_source = names_source,
                       .manifest = manifest,
                       .part = part};
-    const enum exit_code exit_code = sum_source(&sum);
-    return exit_code == EXIT_DONE ? finish_check(&sum) : exit_code;
+    return sum_source(&sum);
 }
 
 /* Returns the part of a source: the one with its name, or the only one; NULL: a line was printed.

@@ -55,6 +55,7 @@ struct survey {
     struct pool pool;
     struct row *rows;
     size_t n_rows, n_room;
+    enum exit_code exit_code; /* of tensors that cannot be read */
 };
 
 #define auto_survey cleanup(survey_done)
@@ -76,9 +77,7 @@ static struct survey *survey_of(struct pool *pool)
 static int make(struct pool *pool, size_t i, void *result)
 {
     struct survey *survey = survey_of(pool);
-    const struct wfs_tensor *tensor = survey->tree.tensors[i];
-    return tensor->trouble != NULL ? 0
-                                   : values_summarise(&pool->io, tensor, &survey->progress, result);
+    return values_summarise(&pool->io, survey->tree.tensors[i], &survey->progress, result);
 }
 
 static int keep(struct pool *pool, size_t i, const void *result)
@@ -87,12 +86,17 @@ static int keep(struct pool *pool, size_t i, const void *result)
     return 0;
 }
 
+static int skip(struct pool *pool, size_t i, int code)
+{
+    struct survey *survey = survey_of(pool);
+    return input_skip(survey->args->operands[0], survey->tree.tensors[i], code, &survey->exit_code);
+}
+
 static enum exit_code read_all(struct survey *survey)
 {
     const char *path = survey->args->operands[0];
     const size_t n = survey->tree.n_tensors;
     struct wfs_workload *workload = NULL;
-    size_t failed = SIZE_MAX;
     autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
     for (size_t i = 0; works != NULL && i < n; i++)
         works[i].tensor = survey->tree.tensors[i];
@@ -106,15 +110,14 @@ static enum exit_code read_all(struct survey *survey)
                                  .n = n,
                                  .n_result = sizeof(*survey->results),
                                  .make = make,
-                                 .visit = keep};
+                                 .visit = keep,
+                                 .fail = skip};
     const uint64_t n_shown = wfs_workload_n_shown(workload);
     progress_start(&survey->progress, "reading", input_add(n_shown, n_shown)); /* twice */
-    const int code = pool_run(&survey->pool, &failed);
+    const int code = pool_run(&survey->pool);
     progress_end(&survey->progress);
     wfs_workload_free(workload);
-    if (code == -ENOMEM)
-        return print_memory(path);
-    return code < 0 ? input_read_error(path, survey->tree.tensors[failed], code) : EXIT_DONE;
+    return code == -ENOMEM ? print_memory(path) : code < 0 ? survey->exit_code : EXIT_DONE;
 }
 
 /* ---- rows ---- */
@@ -389,7 +392,7 @@ static bool has_infinite(const struct survey *survey, size_t i)
 
 static bool is_unreadable(const struct survey *survey, size_t i)
 {
-    return survey->tree.tensors[i]->trouble != NULL;
+    return wfs_tensor_is_damaged(survey->tree.tensors[i]);
 }
 
 /* Adds "NaN in 5, 7 and 2 more", or "NaN" where all copies have some. */
@@ -604,5 +607,5 @@ enum exit_code survey_print(const struct args *args, const struct wfs_catalog *c
         print_as_json(&survey);
     else if (code == 0)
         code = print_table(&survey);
-    return code < 0 ? print_memory(args->operands[0]) : EXIT_DONE;
+    return code < 0 ? print_memory(args->operands[0]) : survey.exit_code;
 }

@@ -124,8 +124,8 @@ int wfs_edits_copy(struct wfs_edits *edits, const char *key, const struct wfs_te
     struct wfs_error own = {0};
     if (begin(edits, err) < 0)
         return -EINVAL;
-    if (tensor->trouble != NULL || tensor->stored.source == NULL)
-        return checkpoint_fail_read(err, tensor, -EIO);
+    if (wfs_tensor_trouble(tensor) != NULL || tensor->stored.source == NULL)
+        return wfs_tensor_fail_read(err, tensor, -EIO);
     source_add_access(source_file(tensor->stored.source), &edits->patch->access);
     return end(edits, key, wfs_patch_put(edits->patch, edits->of->catalog, key, tensor, &own), &own,
                err);

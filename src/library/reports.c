@@ -107,7 +107,7 @@ int wfs_stats(const struct wfs_tensor *tensor, const struct wfs_options *options
     making_start(&making, &call);
     code = wfs_tensor_stats(call_io(&call), tensor, &stats);
     if (code < 0 && code != -EOPNOTSUPP)
-        return checkpoint_fail_read(err, tensor, code);
+        return wfs_tensor_fail_read(err, tensor, code);
     json_out_open_object(&making.json, NULL);
     summary_put_stats(&making.json, code == 0 ? &stats : NULL);
     json_out_close(&making.json);
@@ -191,6 +191,7 @@ struct summing {
     struct making making; /* first: ctx */
     const struct wfs_checkpoint *checkpoint;
     struct pool pool;
+    struct wfs_error *err;
 };
 
 struct sums {
@@ -246,12 +247,18 @@ static int put_sums(struct pool *pool, size_t i, const void *result)
     return step(&summing->making, tensor->n_bytes);
 }
 
+static int fail_sums(struct pool *pool, size_t i, int code)
+{
+    struct summing *summing = summing_of(pool);
+    return wfs_tensor_fail_read(summing->err, wfs_catalog_tensor(summing->checkpoint->catalog, i),
+                                code);
+}
+
 static int sum_all(struct summing *summing, bool allows_large, struct wfs_error *err)
 {
     const struct wfs_catalog *catalog = summing->checkpoint->catalog;
     const size_t n = wfs_catalog_n_tensors(catalog);
     struct wfs_workload *workload = NULL;
-    size_t failed = SIZE_MAX;
     autofree struct wfs_work *works = calloc(n + 1, sizeof(*works));
     for (size_t i = 0; works != NULL && i < n; i++)
         works[i] = (struct wfs_work){wfs_catalog_tensor(catalog, i), .reads_shown = true};
@@ -260,13 +267,13 @@ static int sum_all(struct summing *summing, bool allows_large, struct wfs_error 
                                   .n = n,
                                   .n_result = sizeof(struct sums),
                                   .make = make_sums,
-                                  .visit = put_sums};
+                                  .visit = put_sums,
+                                  .fail = fail_sums};
+    summing->err = err;
     if (code == 0)
-        code = pool_run(&summing->pool, &failed);
+        code = pool_run(&summing->pool);
     wfs_workload_free(workload);
-    return code < 0 && failed != SIZE_MAX
-               ? checkpoint_fail_read(err, wfs_catalog_tensor(catalog, failed), code)
-               : code;
+    return code;
 }
 
 int wfs_sum(const struct wfs_checkpoint *checkpoint, const struct wfs_options *options, char **out,
@@ -322,7 +329,7 @@ static int fail_side(const struct diffing *diffing, size_t side, const struct wf
     struct wfs_error own = {0};
     if (tensor == NULL)
         return wfs_fail_memory(err);
-    (void)checkpoint_fail_read(&own, tensor, code);
+    (void)wfs_tensor_fail_read(&own, tensor, code);
     return call_fail(err, diffing->sides[side]->source, &own);
 }
 

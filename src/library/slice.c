@@ -46,7 +46,7 @@ int64_t wfs_read(const struct wfs_tensor *tensor, uint64_t offset, void *buf, ui
     const uint64_t n_left = offset < tensor->n_bytes ? tensor->n_bytes - offset : 0;
     const uint64_t n = n_bytes < n_left ? n_bytes : n_left;
     code = n > INT64_MAX ? -EOVERFLOW : read_range(&call, tensor, offset, buf, n);
-    return code < 0 ? checkpoint_fail_read(err, tensor, code) : (int64_t)n;
+    return code < 0 ? wfs_tensor_fail_read(err, tensor, code) : (int64_t)n;
 }
 
 /* ---- slices ---- */
@@ -253,7 +253,7 @@ int64_t wfs_read_slice(const struct wfs_tensor *tensor, const struct wfs_slice *
     code = read_range(&call, selection.is_packed ? &selection.shown : part, selection.offset, buf,
                       part->n_bytes);
     if (code < 0)
-        return checkpoint_fail_read(err, tensor, code);
+        return wfs_tensor_fail_read(err, tensor, code);
     turn_all(part, slices, n_slices, buf);
     return (int64_t)part->n_bytes;
 }

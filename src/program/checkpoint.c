@@ -279,17 +279,3 @@ bool checkpoint_is_unknown_to_numpy(const struct wfs_tensor *tensor)
     return wfs_dtype_kind(dtype) == WFS_KIND_FLOAT &&
            (dtype == WFS_BF16 || wfs_dtype_bits(dtype) < 16);
 }
-
-int checkpoint_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor, int code)
-{
-    const struct wfs_quoted key = wfs_quote(tensor->key);
-    const char *trouble = wfs_tensor_trouble(tensor);
-    if (trouble != NULL)
-        return wfs_fail(err, EIO, "tensor '%s': %s", key.text, trouble);
-    return wfs_fail(err, -code, "tensor '%s': %s", key.text,
-                    code == -EBADMSG ? "its compressed data is damaged"
-                    : code == -EIO && wfs_tensor_is_cut(tensor)
-                        ? "its data runs past the end of the file"
-                    : code == -EIO ? "cannot be read, or the file has changed since it was opened"
-                                   : strerror(-code));
-}

@@ -60,9 +60,6 @@ enum exit_code checkpoint_load(const char *source, const struct checkpoint_optio
 /* Returns whether the elements are floats that numpy has as bytes only. */
 bool checkpoint_is_unknown_to_numpy(const struct wfs_tensor *tensor);
 
-/* Reports why bytes of a tensor could not be read; code is what the read returned. */
-int checkpoint_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor, int code);
-
 /*
  * Limits the address space of the process to what the loaders may take for an index by their
  * limits, and room for buffers and stacks. A lower limit that the process has already stays.

@@ -178,6 +178,7 @@ struct counting {
     struct pool pool; /* first: its functions are given that */
     struct checkup *checkup;
     struct alike alike;
+    struct wfs_error *err;
 };
 
 static int make_counts(struct pool *pool, size_t i, void *result)
@@ -185,7 +186,7 @@ static int make_counts(struct pool *pool, size_t i, void *result)
     const struct counting *counting = (struct counting *)pool;
     const struct wfs_tensor *tensor = wfs_catalog_tensor(counting->checkup->catalog, i);
     struct counts *counts = result;
-    const int code = tensor->trouble != NULL
+    const int code = wfs_tensor_is_damaged(tensor)
                          ? -EOPNOTSUPP
                          : wfs_tensor_count_odd(&pool->io, tensor, &counts->odd);
     counts->has_numbers = code == 0;
@@ -210,24 +211,29 @@ static int report_counts(struct pool *pool, size_t i, const void *result)
     return checkup->step(checkup->ctx, tensor->n_bytes);
 }
 
+static int fail_counts(struct pool *pool, size_t i, int code)
+{
+    struct counting *counting = (struct counting *)pool;
+    return wfs_tensor_fail_read(counting->err, wfs_catalog_tensor(counting->checkup->catalog, i),
+                                code);
+}
+
 static int count_all(struct checkup *checkup, const struct wfs_workload *workload,
                      struct wfs_error *err)
 {
-    size_t failed;
-    struct counting counting = {.checkup = checkup};
+    struct counting counting = {.checkup = checkup, .err = err};
     struct alike *alike = &counting.alike;
     counting.pool = (struct pool){.workload = workload,
                                   .n = wfs_catalog_n_tensors(checkup->catalog),
                                   .n_result = sizeof(struct counts),
                                   .make = make_counts,
-                                  .visit = report_counts};
-    const int code = pool_run(&counting.pool, &failed);
+                                  .visit = report_counts,
+                                  .fail = fail_counts};
+    const int code = pool_run(&counting.pool);
     if (code < 0)
         alike->n_zero = alike->n_constant = 0;
     report_alike(checkup, alike->n_zero, &alike->zero, "only zeros");
     report_alike(checkup, alike->n_constant, &alike->constant, "the same number in all elements");
-    if (code < 0 && failed != SIZE_MAX)
-        return checkpoint_fail_read(err, wfs_catalog_tensor(checkup->catalog, failed), code);
     return code == -ENOMEM ? wfs_fail_memory(err) : code;
 }
 
@@ -253,12 +259,11 @@ static void survey(struct checkup *checkup)
 {
     for (size_t i = 0; i < wfs_catalog_n_tensors(checkup->catalog); i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(checkup->catalog, i);
-        char text[WFS_ERROR_TEXT_MAX];
-        if (tensor->trouble == NULL)
+        struct wfs_error err = {0};
+        if (!wfs_tensor_is_damaged(tensor))
             continue;
-        snprintf(text, sizeof(text), "tensor '%s': %s", wfs_quote(tensor->key).text,
-                 tensor->trouble);
-        report(checkup, WFS_HIGH, text);
+        (void)wfs_tensor_fail_read(&err, tensor, -EIO);
+        report(checkup, WFS_HIGH, err.text);
     }
 }
 

@@ -91,7 +91,7 @@ static struct lone *find_lone(struct diff_row *rows, size_t n_rows, bool is_of_b
     for (size_t i = 0; i < n_rows && lone != NULL; i++) {
         const struct wfs_tensor *tensor = is_of_b ? rows[i].b : rows[i].a;
         if ((is_of_b ? rows[i].a : rows[i].b) != NULL || tensor->n_bytes == 0 ||
-            tensor->trouble != NULL || wfs_tensor_is_large(tensor))
+            wfs_tensor_trouble(tensor) != NULL || wfs_tensor_is_large(tensor))
             continue;
         lone[(*ret_n)++] = (struct lone){.row = &rows[i], .tensor = tensor};
     }

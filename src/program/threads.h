@@ -62,20 +62,18 @@ struct pool {
     int (*make)(struct pool *pool, size_t i, void *result);
     /* Gets each result in the order of the works, in the caller's thread. Not 0: the end. */
     int (*visit)(struct pool *pool, size_t i, const void *result);
+    /* Gets, in its turn, what make returned that failed. Not 0: the end. */
+    int (*fail)(struct pool *pool, size_t i, int code);
     struct wfs_io io;
     atomic_bool is_stopped; /* what is being made is not needed */
     /* Private. */
     struct pool_result *states; /* of each work; those of a group have theirs at its first one */
     char *results;
-    size_t *firsts;  /* of each group: 1 + its first work */
-    size_t n_needed; /* works from this one on are not made: one before it failed */
+    size_t *firsts; /* of each group: 1 + its first work */
     struct team team;
 };
 
-/*
- * Returns the first result of make or visit that is not 0. *ret_failed is the work whose make
- * failed, or SIZE_MAX. -ENOMEM.
- */
-int pool_run(struct pool *pool, size_t *ret_failed);
+/* Returns the first result of visit or fail that is not 0. -ENOMEM. */
+int pool_run(struct pool *pool);
 
 #endif

@@ -86,29 +86,41 @@ bool wfs_tensor_extent(const struct wfs_tensor *tensor, int *ret_fd, uint64_t *r
     return true;
 }
 
-/* Returns how many bytes a dense tensor has in its source. */
-static uint64_t n_stored(const struct wfs_tensor *tensor)
-{
-    uint64_t n_elems;
-    return tensor->dtype != tensor->stored.dtype &&
-                   wfs_shape_count(&tensor->shape, &n_elems) == 0 && n_elems <= UINT64_MAX / 128
-               ? n_elems * wfs_dtype_bits((enum wfs_dtype)tensor->stored.dtype) / 8
-               : tensor->n_bytes;
-}
-
-bool wfs_tensor_is_cut(const struct wfs_tensor *tensor)
+/* Returns how many bytes of its source the elements span, from its offset on. */
+static uint64_t n_spanned(const struct wfs_tensor *tensor)
 {
     const struct wfs_stored *stored = &tensor->stored;
+    const unsigned n_bits = wfs_dtype_bits((enum wfs_dtype)stored->dtype);
+    uint64_t n_bytes = tensor->n_bytes, last = 0, step;
+    if (is_dense(tensor)) {
+        if (tensor->dtype != stored->dtype && tensor->dtype != WFS_OPAQUE)
+            (void)wfs_shape_bytes(&tensor->shape, (enum wfs_dtype)stored->dtype, &n_bytes);
+        return n_bytes;
+    }
+    for (uint32_t i = 0; i < tensor->shape.rank; i++) {
+        if (!checked_mul(tensor->shape.dims[i] - 1, stored->strides[i], &step) ||
+            !checked_add(last, step, &last))
+            return UINT64_MAX;
+    }
+    return last < UINT64_MAX / 128 ? (last * n_bits + n_bits + 7) / 8 : UINT64_MAX;
+}
+
+/* Returns why it cannot be read, where that is known of the tensor itself. */
+static const char *own_trouble(const struct wfs_tensor *tensor)
+{
+    const struct source *source = tensor->stored.source;
     uint64_t end;
-    return stored->source != NULL && is_dense(tensor) &&
-           (!checked_add(stored->offset, n_stored(tensor), &end) || end > stored->source->n_bytes);
+    if (tensor->trouble != NULL || source == NULL || tensor->n_bytes == 0 ||
+        (checked_add(tensor->stored.offset, n_spanned(tensor), &end) && end <= source->n_bytes))
+        return tensor->trouble;
+    return "its data runs past the end of the file";
 }
 
 /* Says how far a reader of the tensor may go on in its source. */
 static struct wfs_io expect(const struct wfs_io *io, const struct wfs_tensor *tensor)
 {
     const struct wfs_stored *stored = &tensor->stored;
-    return source_expect(io, stored->source, stored->offset, n_stored(tensor));
+    return source_expect(io, stored->source, stored->offset, n_spanned(tensor));
 }
 
 /* A range that is made in parts, each by a thread. */
@@ -197,9 +209,44 @@ void wfs_tensor_read_ahead(const struct wfs_io *io, const struct wfs_tensor *ten
 const char *wfs_tensor_trouble(const struct wfs_tensor *tensor)
 {
     const struct source *source = tensor->stored.source;
-    if (tensor->trouble != NULL || source == NULL || source->kind->trouble == NULL)
-        return tensor->trouble;
-    return source->kind->trouble(source, tensor->stored.offset);
+    const char *own = own_trouble(tensor);
+    return own != NULL || source == NULL || source->kind->trouble == NULL
+               ? own
+               : source->kind->trouble(source, tensor->stored.offset);
+}
+
+bool wfs_tensor_is_damaged(const struct wfs_tensor *tensor)
+{
+    return own_trouble(tensor) != NULL ||
+           (wfs_tensor_trouble(tensor) != NULL && !source_file(tensor->stored.source)->is_remote);
+}
+
+int wfs_tensor_fail_read(struct wfs_error *err, const struct wfs_tensor *tensor, int code)
+{
+    if (code == -ENOMEM)
+        return wfs_fail_memory(err);
+    const struct source *source = tensor->stored.source;
+    const struct wfs_quoted key = wfs_quote(tensor->key);
+    const char *trouble = wfs_tensor_trouble(tensor);
+    if (code == -EINTR)
+        return wfs_fail(err, EINTR, "interrupted while tensor '%s' was read", key.text);
+    if (tensor->trouble == NULL && trouble != NULL && own_trouble(tensor) == trouble)
+        return wfs_fail(err, EIO,
+                        "tensor '%s': %s: %s from byte %" PRIu64 " on, and the file has %" PRIu64,
+                        key.text, trouble, wfs_count(n_spanned(tensor), "byte").text,
+                        tensor->stored.offset, source->n_bytes);
+    if (trouble != NULL)
+        return wfs_fail(err, EIO, "tensor '%s': %s", key.text, trouble);
+    if (code == -EBADMSG)
+        return wfs_fail(err, EBADMSG, "tensor '%s': its compressed data is damaged", key.text);
+    const bool has_changed = wfs_tensor_check_source(tensor) < 0;
+    const bool is_told = code < 0 && code != -EIO && !has_changed;
+    return wfs_fail(err, is_told ? -code : EIO, "tensor '%s': %s %s%s", key.text,
+                    source != NULL ? wfs_quote(source->path).text : "its file",
+                    has_changed ? "was changed by another program"
+                    : is_told   ? "cannot be read: "
+                                : "is short or failing",
+                    is_told ? strerror(-code) : "");
 }
 
 const char *wfs_tensor_computed(const struct wfs_tensor *tensor)
@@ -412,6 +459,11 @@ static int read_shown(const struct source *source, const struct wfs_io *io, uint
     return n < 0 ? (int)n : (size_t)n < n_bytes ? -EIO : 0;
 }
 
+static const char *trouble_of_shown(const struct source *source, uint64_t offset)
+{
+    return wfs_tensor_trouble(source->ctx);
+}
+
 static void free_shown(void *ctx)
 {
     free(ctx);
@@ -419,7 +471,8 @@ static void free_shown(void *ctx)
 
 int shown_source(const struct wfs_tensor *tensor, struct source **out)
 {
-    static const struct source_kind kind = {.read = read_shown, .done = free_shown};
+    static const struct source_kind kind = {
+        .read = read_shown, .done = free_shown, .trouble = trouble_of_shown};
     struct wfs_tensor *copy = malloc(sizeof(*copy));
     if (copy == NULL)
         return -ENOMEM;

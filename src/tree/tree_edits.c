@@ -199,9 +199,9 @@ static int describe(const struct listing *listing, const struct outline_item *it
         code = description_check(listing->tree, node, item->entry, ret, listing->err);
     if (code == 0 && ret->sibling != 0 && listing->notes != NULL)
         code = add_note(listing, item->entry, ret->sibling, &listing->notes->notes.described);
-    if (code == 0 && !edit_is_staged(node) && base->trouble != NULL)
+    if (code == 0 && !edit_is_staged(node) && wfs_tensor_trouble(base) != NULL)
         code = wfs_fail(listing->err, EIO, "'%s' cannot be read: %s", wfs_quote(item->key).text,
-                        base->trouble);
+                        wfs_tensor_trouble(base));
     return code;
 }
 

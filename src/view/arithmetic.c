@@ -142,8 +142,8 @@ static int match(const struct arithmetic *a, const struct rule *rule, struct oth
                  has_rows ? "; a conversion with slice can cut rows off first" : "");
         return fail_tensor(a, rule, tensor->key, text);
     }
-    if ((*ret)->trouble != NULL)
-        return fail_tensor(a, rule, tensor->key, (*ret)->trouble);
+    if (wfs_tensor_trouble(*ret) != NULL)
+        return fail_tensor(a, rule, tensor->key, wfs_tensor_trouble(*ret));
     if (dtype_is_wide_float((enum wfs_dtype)tensor->dtype) &&
         dtype_is_wide_float((enum wfs_dtype)(*ret)->dtype))
         return 1;

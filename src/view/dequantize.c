@@ -52,7 +52,9 @@ static const struct wfs_tensor *beside(const struct weight *w, const char *endin
         return NULL;
     const uint32_t i = catalog_keys_find(&w->d->keys, key);
     const struct wfs_tensor *found = i == TEXT_INDEX_NONE ? NULL : &w->d->catalog->tensors[i];
-    return found == NULL || found->trouble != NULL || found->stored.source == NULL ? NULL : found;
+    return found == NULL || wfs_tensor_trouble(found) != NULL || found->stored.source == NULL
+               ? NULL
+               : found;
 }
 
 /* The same for one that is applied, and leaves the view. */
@@ -598,7 +600,7 @@ static int read_tensor(struct dequantizing *d, size_t i)
     const struct wfs_tensor *tensor = &d->catalog->tensors[i];
     const size_t n = strlen(tensor->key);
     int code = 0;
-    if (tensor->trouble != NULL || tensor->stored.source == NULL)
+    if (wfs_tensor_trouble(tensor) != NULL || tensor->stored.source == NULL)
         return 0;
     for (size_t k = 0; k < sizeof(forms) / sizeof(*forms) && code == 0; k++) {
         const size_t n_end = strlen(forms[k].ending);

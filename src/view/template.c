@@ -281,9 +281,10 @@ static int fill_with(const struct filling *f, struct item *item, const struct wf
 {
     struct wfs_report *report = f->pass->report;
     char wanted[128], has[128];
-    if (item->tensor.trouble != NULL) {
+    const char *trouble = wfs_tensor_trouble(&item->tensor);
+    if (trouble != NULL) {
         item->drop = DROP_UNREADABLE;
-        add_error(f, key, "cannot be read: %s", item->tensor.trouble);
+        add_error(f, key, "cannot be read: %s", trouble);
         return 0;
     }
     const uint64_t *dims = item->tensor.shape.dims;

@@ -13,7 +13,7 @@ static void read_tensors(const struct wfs_catalog *catalog)
         const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
         const size_t n = tensor->n_bytes < sizeof(buf) ? (size_t)tensor->n_bytes : sizeof(buf);
         const ssize_t n_read = wfs_tensor_read(tensor, 0, buf, sizeof(buf));
-        demand(n_read == (ssize_t)n || (tensor->trouble != NULL && n_read == -EIO));
+        demand(n_read == (ssize_t)n || (wfs_tensor_trouble(tensor) != NULL && n_read == -EIO));
         check_text(tensor->key[0] == '\0' ? "-" : wfs_quote(tensor->key).text);
         wfs_npy_header(tensor, buf, sizeof(buf));
     }

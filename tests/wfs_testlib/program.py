@@ -106,9 +106,9 @@ NOTICE = re.compile(r': this [a-z_]+ (matches no (key|tensor)|exempts no list|de
 UNKNOWN = re.compile(': the pickle refers to .* not known to be harmless')
 
 
-def weightfs(*args, code=0, has_notices=False, **options):
+def weightfs(*args, code=0, has_notices=False, n_errors=1, **options):
     """Runs to the end and expects an exit code (None: any). An exit code of 0 expects no stderr either, but for notices about rules where
-    they may be."""
+    they may be; any other but 1 that number of lines (None: any)."""
     command = [*COMMAND, *map(os.fspath, args)]
     options = {'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE, **options}
     done = subprocess.run(command, stderr=subprocess.PIPE, timeout=PATIENCE, check=False, **options)
@@ -119,7 +119,7 @@ def weightfs(*args, code=0, has_notices=False, **options):
     demand_manners(stderr)
     others = [line for line in stderr.splitlines() if not (has_notices and NOTICE.search(line)) and not UNKNOWN.search(line)]
     if done.returncode != 1:
-        assert len(others) == (done.returncode != 0), report
+        assert len(others) == (0 if done.returncode == 0 else len(others) if n_errors is None else n_errors), report
     return Result(command, done.returncode, done.stdout or b'', stderr)
 
 

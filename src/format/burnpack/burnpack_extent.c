@@ -238,8 +238,6 @@ static int check_tensors(struct burnpack_load *load, uint64_t start)
                        BURNPACK_TENSOR_MAX);
         n_used = begin + tensor->n_bytes > n_used ? begin + tensor->n_bytes : n_used;
         tensor->stored.offset += start;
-        if (tensor->n_bytes > 0 && tensor->stored.offset >= load->source->n_bytes)
-            tensor->trouble = "its data begins after the end of the file";
     }
     return 0;
 }

@@ -31,9 +31,8 @@ int layout_check_tensors(const struct wfs_catalog *catalog, struct wfs_error *er
 {
     for (size_t i = 0; i < catalog->n_tensors; i++) {
         const struct wfs_tensor *tensor = wfs_catalog_tensor(catalog, i);
-        if (tensor->trouble != NULL)
-            return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s", wfs_quote(tensor->key).text,
-                            tensor->trouble);
+        if (wfs_tensor_is_damaged(tensor))
+            return wfs_tensor_fail_read(err, tensor, -EIO);
     }
     return 0;
 }

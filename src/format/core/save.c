@@ -349,34 +349,11 @@ static int fail_write(struct save *save, int code)
                : save_fail_write(save->outfile, code, save->err);
 }
 
-/* code: what the system returned, -EIO or -EBADMSG for content that is not there, 0 for its end. */
-static int fail_read(const struct wfs_tensor *tensor, int code, struct wfs_error *err)
-{
-    if (code == -ENOMEM)
-        return wfs_fail_memory(err);
-    if (code == -EINTR)
-        return wfs_fail(err, EINTR, "interrupted while tensor '%s' was read",
-                        wfs_quote(tensor->key).text);
-    const bool has_changed = wfs_tensor_check_source(tensor) < 0;
-    const bool is_told = code < 0 && code != -EIO && code != -EBADMSG && !has_changed;
-    const char *trouble = has_changed ? NULL : wfs_tensor_trouble(tensor);
-    if (!has_changed && trouble == NULL && wfs_tensor_is_cut(tensor))
-        trouble = "its data runs past the end of the file";
-    if (trouble != NULL)
-        return wfs_fail(err, EIO, "tensor '%s' cannot be read: %s", wfs_quote(tensor->key).text,
-                        trouble);
-    const struct source *source = tensor->stored.source;
-    return wfs_fail(err, is_told ? -code : EIO, "tensor '%s' cannot be read: %s%s %s",
-                    wfs_quote(tensor->key).text,
-                    source != NULL ? wfs_quote(source->path).text : "its file", is_told ? ":" : "",
-                    has_changed ? "was changed by another program"
-                    : is_told   ? strerror(-code)
-                                : "is short or failing");
-}
-
 static int fail_reading(struct save *save, const struct wfs_tensor *tensor, int code)
 {
-    return code == -EINTR && report_progress(save) < 0 ? code : fail_read(tensor, code, save->err);
+    return code == -EINTR && report_progress(save) < 0
+               ? code
+               : wfs_tensor_fail_read(save->err, tensor, code);
 }
 
 static bool is_range(const struct layout_segment *segment)
@@ -409,11 +386,8 @@ static int emit_range(struct save *save, const struct layout_segment *first, siz
         uint64_t n = 0;
         int code = outfile_copy(&save->io, save->outfile, stored->source, stored->offset + n_done,
                                 n_all - n_done, &n);
-        if (code < 0 && outfile_cannot_read(save->outfile)) {
-            while (wfs_tensor_is_cut(last->tensor) && !wfs_tensor_is_cut(at->tensor))
-                at++; /* to the first one that is */
+        if (code < 0 && outfile_cannot_read(save->outfile))
             return fail_reading(save, at->tensor, code);
-        }
         if (code < 0)
             return fail_write(save, code);
         n_done += n;
@@ -587,7 +561,7 @@ int save_check_sources(const struct wfs_layout *layout, struct wfs_error *err)
         if (tensor == NULL || tensor->stored.source == checked)
             continue;
         if (wfs_tensor_check_source(tensor) < 0)
-            return fail_read(tensor, -EIO, err);
+            return wfs_tensor_fail_read(err, tensor, -EIO);
         checked = tensor->stored.source;
     }
     return 0;

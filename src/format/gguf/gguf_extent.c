@@ -41,10 +41,8 @@ static int check_one(struct gguf_load *load, struct wfs_tensor *tensor, uint64_t
 {
     const uint64_t n_file = load->source->n_bytes, offset = tensor->stored.offset;
     uint64_t next;
-    if (offset > n_file || tensor->n_bytes > n_file - offset) {
-        tensor->trouble = "its data runs past the end of the file";
+    if (offset > n_file || tensor->n_bytes > n_file - offset)
         return fail_place(load, GGUF_BEYOND, tensor, "run past its end: truncated");
-    }
     if ((offset - load->data) % load->alignment != 0)
         return fail_place(load, GGUF_OVERLAP, tensor, "are not at a multiple of the alignment");
     if (offset < before && tensor->n_bytes > 0)
@@ -70,14 +68,14 @@ static void size_unknown(const struct gguf_load *load, struct wfs_tensor *const 
 static int check_all(struct gguf_load *load, struct wfs_tensor **order)
 {
     struct wfs_tensor *tensors = load->catalog->tensors;
-    uint64_t before = load->data, padded;
+    uint64_t before = load->data, padded, end;
     int code = 0;
     for (size_t i = 0; i < load->catalog->n_tensors && code == 0; i++) {
         struct wfs_tensor *tensor = order[i];
         size_unknown(load, order, i);
         code = check_one(load, tensor, before);
-        const uint64_t end = tensor->stored.offset + tensor->n_bytes;
-        before = tensor->trouble == NULL && end > before ? end : before;
+        if (checked_add(tensor->stored.offset, tensor->n_bytes, &end) && end > before)
+            before = end;
         if (tensor != &tensors[i] && tally_count(&load->tally, GGUF_PLACE))
             tally_describe(&load->tally, &load->catalog->arena, WFS_MEDIUM, GGUF_PLACE,
                            "the data of tensor '%s' is not in the order of the header, which "

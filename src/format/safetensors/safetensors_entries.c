@@ -247,8 +247,6 @@ static void place(const struct safetensors_load *load, const struct safetensors_
     }
     tensor->n_bytes = entry->end - entry->begin;
     tensor->stored.offset = data_start(load) + entry->begin;
-    if (tensor->stored.offset >= load->source->n_bytes && tensor->n_bytes > 0)
-        tensor->trouble = "its data begins after the end of the file";
 }
 
 /* Copies what the entries have in the header, whose room the tensors need. */

@@ -279,8 +279,9 @@ static int add_tensor(struct adapter *adapter, const struct wfs_tensor *tensor)
 {
     struct spelling s;
     struct module *module = NULL;
-    if (tensor->trouble != NULL)
-        return adapter_fail(adapter, EIO, tensor->key, "cannot be read: %s", tensor->trouble);
+    const char *trouble = wfs_tensor_trouble(tensor);
+    if (trouble != NULL)
+        return adapter_fail(adapter, EIO, tensor->key, "cannot be read: %s", trouble);
     if (adapter->config.form == FORM_PEFT && take_shared(adapter, tensor))
         return 0;
     if (adapter->config.form == FORM_PEFT && strncmp(tensor->key, "base_model.model.", 17) != 0)

@@ -91,7 +91,7 @@ def test_the_error_may_be_left_out(folder):
 def test_a_file_that_changes_is_not_read(small):
     with Checkpoint(small) as checkpoint:
         os.truncate(small, 300)
-        fails(5, "^tensor 'step': cannot be read, or the file has changed", checkpoint['step'].read)
+        fails(5, "^tensor 'step': .* was changed by another program", checkpoint['step'].read)
 
 
 # ---- slices ----
@@ -154,7 +154,7 @@ def test_wrong_slices_are_refused(small):
         fails(22, 'more slices than dimensions$', tensor.read_slice, [(0, 1, 1)] * 3)
         fails(105, 'the result has 24 bytes, the buffer 23$', tensor.read_slice, [], None, 23)
         assert tensor.read_slice([(0, 0, 0), (3, 0, 1)]) == b'' and tensor.read_slice([(1, 1, 0)]) == st.f32(4, 5, 6)
-        fails(4, 'Interrupted', tensor.read, given=options(progress=lambda done, total: 1))
+        fails(4, 'interrupted while', tensor.read, given=options(progress=lambda done, total: 1))
 
 
 def test_sizes_of_dtypes():

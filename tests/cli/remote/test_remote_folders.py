@@ -16,7 +16,7 @@ FIRST = 64 << 10  # bytes of the first request
 
 def given(name):
     listed = weightfs('ls', '--json', '-l', name, code=None)
-    summed = weightfs('sum', '--json', name, code=None)
+    summed = weightfs('sum', '--json', name, code=None, n_errors=None)
     return listed.code, listed.stderr, listed.stdout, summed.code, summed.stderr, summed.stdout
 
 

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""Files that end too early, in every format: without --force they are refused, with it what is whole is read, and each tensor that is not is named."""
+import hashlib
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+from wfs_testlib import cuts, st
+from wfs_testlib.program import EXIT_COMMIT, EXIT_DAMAGED, EXIT_FOUND, weightfs
+
+WAYS = [(name, place) for name in cuts.FORMATS if name != 'pth' for place in cuts.PLACES]
+
+
+class Cut:
+    """A source with --force; whole: arrays that are there, listed: keys of others that it lists."""
+
+    def __init__(self, name, folder, place):
+        self.folder = folder
+        self.source, self.arrays, self.cut = cuts.cut(name, folder, place)
+        self.whole = {key: array for key, array in self.arrays.items() if key not in self.cut}
+        self.listed = [] if name == 'mpk' else self.cut  # of a record, nothing behind the cut is known
+
+    def run(self, verb, *args, code=EXIT_DAMAGED, **options):
+        """Demands one line for each tensor that is cut, with numbers, and returns what was printed."""
+        done = weightfs(verb, '--force', self.source, *args, code=code if self.listed else 0, n_errors=len(self.listed), cwd=self.folder, **options)
+        assert self.names(done.stderr) == self.listed
+        return done.stdout
+
+    def names(self, text):
+        found = re.findall(r"tensor '([^']*)': .*(?:file|chunk).*\d", text)
+        assert len(found) == len(text.splitlines()), text
+        return found
+
+
+@pytest.fixture(params=WAYS, ids=' '.join)
+def cut(request, folder):
+    return Cut(request.param[0], folder, request.param[1])
+
+
+@pytest.mark.parametrize('name', [name for name in cuts.FORMATS if name != 'dcp'])
+@pytest.mark.parametrize('place', cuts.PLACES)
+def test_it_is_refused(folder, name, place):
+    """In one line, by every verb, and a zip without its directory also with --force; of a distributed checkpoint other files are whole."""
+    source, _, _ = cuts.cut(name, folder, place)
+    for verb in ['ls'], ['show'], ['sum'], ['check'], ['extract', '-d', 'out'], ['convert', 'out.safetensors']:
+        for force in [[], ['--force']] if name == 'pth' else [[]]:
+            weightfs(verb[0], *force, source, *verb[1:], code=EXIT_DAMAGED, cwd=folder)
+    assert not {'out', 'out.safetensors'} & set(os.listdir(folder))
+
+
+def test_statistics(cut):
+    rows = {row['key']: row for row in json.loads(cut.run('show', '--json'))['tensors']}
+    assert set(rows) == {*cut.whole, *cut.listed}
+    for key, row in rows.items():
+        assert (row['stats'] is None) == (key in cut.cut)
+        if key in cut.whole:
+            assert (row['stats']['min'], row['stats']['max']) == (cut.whole[key].min(), cut.whole[key].max())
+    assert len(cut.run('show').splitlines()) == len(rows)
+
+
+def test_statistics_of_tensors_that_are_named(cut):
+    keys = [*cut.listed, *cut.whole]
+    if keys:
+        rows = json.loads(cut.run('show', *keys, '--json'))['tensors']
+        assert {row['key']: row['stats']['max'] for row in rows} == {key: array.max() for key, array in cut.whole.items()}
+
+
+def sums(arrays):
+    return {key: hashlib.sha256(array.tobytes()).hexdigest() for key, array in arrays.items()}
+
+
+def test_sums(cut):
+    lines = [line.split('\t') for line in cut.run('sum').splitlines()[1:]]
+    assert {line[4]: line[0] for line in lines} == sums(cut.whole)
+    assert {row['key']: row['sha256'] for row in json.loads(cut.run('sum', '--json'))['sources'][0]['tensors']} == sums(cut.whole)
+    if cut.whole or cut.listed:
+        lines = [line.split('\t') for line in cut.run('sum', '--cast=F16').splitlines()[1:]]
+        assert {line[4]: line[0] for line in lines} == sums({key: array.astype(np.float16) for key, array in cut.whole.items()})
+
+
+def test_extracted_files(cut):
+    out = cut.folder / 'out'
+    printed = json.loads(cut.run('extract', '-d', out, '--json'))
+    found = {str(path.relative_to(out)): path for path in out.rglob('*') if path.is_file() and path.suffix == '.npy'}
+    assert set(found) == {key.replace('.', '/') + '.npy' for key in cut.whole}
+    for key, array in cut.whole.items():
+        assert np.array_equal(np.load(found[key.replace('.', '/') + '.npy']), array)
+    files = [path for path in out.rglob('*') if path.is_file()]
+    assert (printed['n_files'], printed['n_bytes']) == (len(files), sum(path.stat().st_size for path in files))
+
+
+def test_findings(cut):
+    for values in [], ['--values']:
+        found = weightfs('check', '--force', cut.source, *values, code=EXIT_FOUND if cut.cut else 0)
+        lines = found.stdout.splitlines()
+        for key in cut.listed:
+            assert len([line for line in lines if line.startswith("high: tensor '%s': " % key)]) in (1, 2), lines
+        assert not any("tensor '%s'" % key in line for line in lines for key in cut.whole)
+
+
+def other(cut):
+    return st.write(cut.folder / 'other.safetensors', {key: ('F32', list(array.shape), array.tobytes()) for key, array in cut.arrays.items()})
+
+
+def test_differences(cut):
+    whole = other(cut)
+    if cut.listed:
+        found = json.loads(cut.run('diff', whole, '--json'))
+        assert (found['n_changed'], found['n_equal'], found['is_equal']) == (0, len(cut.whole), False)
+
+
+def test_no_page_is_drawn_of_a_part(cut):
+    page = cut.folder / 'page.html'
+    page.write_text('old')
+    cut.run('report', '-o', page, '--overwrite')
+    assert (page.read_text() == 'old') == bool(cut.listed)
+
+
+@pytest.mark.parametrize('options', [[], ['--cast=F16'], ['--cast=F32'], ['--average=OTHER:0.5']], ids=' '.join)
+@pytest.mark.parametrize('ending', ['safetensors', 'pth', 'bpk', 'gguf'])
+def test_nothing_is_made_of_a_tensor_that_is_cut(cut, ending, options):
+    """Neither written as it is nor cast nor added; without it the others are as they were."""
+    target = cut.folder / ('out.' + ending)
+    options = [option.replace('OTHER', str(other(cut))) for option in options]
+    if cut.listed:
+        error = weightfs('convert', '--force', cut.source, target, *options, code=EXIT_COMMIT).error
+        assert re.search(r"tensor '%s': .*(file|chunk)" % cut.listed[0], error) and not target.exists()
+    left = ['--exclude=^%s$' % re.escape(key) for key in cut.listed]
+    if cut.whole and ending == 'safetensors' and not any('average' in option for option in options):
+        weightfs('convert', '--force', cut.source, target, *options, *left, has_notices=True)
+        dtype = np.float16 if '--cast=F16' in options else np.float32
+        assert {key: tensor[2] for key, tensor in st.read(target).tensors.items()} == {
+            key: array.astype(dtype).tobytes() for key, array in cut.whole.items()}
