@@ -234,11 +234,17 @@ static void note_trouble(struct driver *driver)
     }
 }
 
-void driver_note_failed_read(struct driver *driver)
+void driver_note_failed_read(struct driver *driver, const struct wfs_tensor *tensor)
 {
+    struct wfs_error err = {0};
     size_t i = 0;
     if (wfs_catalog_check_sources(driver->catalog, &i) == 0) {
-        note_trouble(driver);
+        if (tensor == NULL || !wfs_tensor_is_damaged(tensor)) {
+            note_trouble(driver);
+        } else if (atomic_exchange(&driver->told, tensor) != tensor) {
+            (void)wfs_tensor_fail_read(&err, tensor, -EIO);
+            log_error("cannot read %s", err.text);
+        }
         return;
     }
     if (atomic_exchange(&driver->has_told_trouble, true))

@@ -66,6 +66,7 @@ struct driver {
     struct wfs_status status;
     char status_text[WFS_ERROR_TEXT_MAX], written_text[COMMIT_TEXT_MAX];
     atomic_bool has_told_trouble;
+    _Atomic(const struct wfs_tensor *) told; /* the last one whose damage was logged */
     struct strbuf reverted; /* paths of which edits are to be taken back, as far as they came */
     uint64_t n_reverted;    /* such lists so far; both guarded by status_lock */
 
@@ -138,8 +139,8 @@ void driver_set_status(struct driver *driver, const struct wfs_status *status);
 
 /*
  * Called after a failed read: if a source has changed, reports that once in the log and in the
- * status.
+ * status; what is known of the tensor in the log. NULL: none of a source was read.
  */
-void driver_note_failed_read(struct driver *driver);
+void driver_note_failed_read(struct driver *driver, const struct wfs_tensor *tensor);
 
 #endif

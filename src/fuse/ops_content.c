@@ -262,7 +262,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
     if (loaded != NULL)
         rc = wfs_tensor_check_source(loaded);
     if (rc == -EIO)
-        driver_note_failed_read(driver);
+        driver_note_failed_read(driver, loaded);
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else if (fuse_reply_open(req, info) < 0) /* the caller was killed: no release will follow */
@@ -301,8 +301,12 @@ static void answer_read(struct parking_request *request)
         wfs_reading_free(reading);
         return;
     }
-    if (n == -EIO || n == -ENOSPC) /* of the file, or of the cache of one on the network */
-        driver_note_failed_read(driver);
+    if (n == -EIO || n == -ENOSPC) { /* of the file, or of the cache of one on the network */
+        driver_begin_read(driver);
+        const struct wfs_tensor *loaded = wfs_node_loaded(request_node(driver, request->ino));
+        driver_end_read(driver);
+        driver_note_failed_read(driver, loaded);
+    }
     if (n < 0)
         fuse_reply_err(req, (int)-n);
     else

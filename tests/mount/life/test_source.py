@@ -128,7 +128,7 @@ def test_a_first_change_needs_the_old_bytes(mount, source, folder):
 
 def test_forced_mounts_answer_eio_for_what_is_missing(mount, source):
     truncate(source)
-    mnt = mount(source, 'force').allow('ends at byte')
+    mnt = mount(source, 'force').allow("ends at byte|cannot read tensor 'b'")
     assert (mnt / 'a').read_bytes() == b'a' * SIZE
     assert os.stat(mnt / 'b').st_size == SIZE
     tool('cp', mnt / 'b', '/dev/null', code=1)
