@@ -150,7 +150,7 @@ def test_a_reader_that_has_enough_ends_a_verb_without_a_word(long_source, handle
     process.stderr.close()
 
 
-@pytest.mark.parametrize('words', ['ls', 'ls --json', 'sum'])
+@pytest.mark.parametrize('words', ['ls --json', 'sum'])  # more than the 64 KiB that a terminal takes without a reader
 def test_a_terminal_that_goes_away_is_reported(long_source, words):
     own, theirs = terminal.open_terminal()
     with subprocess.Popen([*program.COMMAND, *words.split(), long_source], stdout=theirs, stderr=subprocess.PIPE, text=True) as process:
