@@ -117,8 +117,8 @@ const char *wfs_report_notice(const struct wfs_report *report);
 const char *wfs_report_warning(const struct wfs_report *report, size_t i, const char **ret_about);
 
 /*
- * Reads every cast tensor once and counts the elements that overflow or are NaN. -EIO; -EFBIG and a
- * sentence as wfs_workload_check, unless it allows_large.
+ * Reads every cast tensor once and counts the elements that overflow or are NaN. -EFBIG as
+ * wfs_workload_check, unless it allows_large.
  */
 int wfs_report_count_casts(struct wfs_report *report, bool allows_large, struct wfs_error *err);
 

@@ -135,6 +135,7 @@ static void put_row(struct table *table, const struct diff_row *row)
                row->b == NULL                                       ? "removed"
                : row->a == NULL                                     ? "added"
                : is_renamed                                         ? "renamed"
+               : row->failed != NULL                                ? "unreadable"
                : is_comparable                                      ? "changed"
                : wfs_shape_is_equal(&row->a->shape, &row->b->shape) ? "new dtype"
                                                                     : "new shape");
@@ -220,8 +221,8 @@ static void count_row(struct total *total, const struct diff_row *row)
     total->n_removed += row->b == NULL;
     total->n_added += row->a == NULL;
     total->n_renamed += diff_row_is_renamed(row);
-    total->n_changed +=
-        row->a != NULL && row->b != NULL && !row->is_equal && !diff_row_is_renamed(row);
+    total->n_changed += row->a != NULL && row->b != NULL && row->failed == NULL && !row->is_equal &&
+                        !diff_row_is_renamed(row);
     measures_add(&total->measures, &row->comparison.measures);
 }
 

@@ -350,14 +350,12 @@ int input_skip(const char *path, const struct wfs_tensor *tensor, int code, enum
     return wfs_tensor_is_damaged(tensor) ? 0 : -ECANCELED;
 }
 
-int input_skip_row(const char *const paths[2], const struct diff_row *row, int code,
-                   enum exit_code *ret)
+int input_skip_row(const char *const paths[2], struct diff_row *row, int code, enum exit_code *ret)
 {
     const bool is_of_a =
         row->failed != NULL ? row->failed == row->a : wfs_tensor_is_damaged(row->a);
-    return code == -ENOMEM
-               ? code
-               : input_skip(paths[is_of_a ? 0 : 1], is_of_a ? row->a : row->b, code, ret);
+    row->failed = is_of_a ? row->a : row->b;
+    return code == -ENOMEM ? code : input_skip(paths[is_of_a ? 0 : 1], row->failed, code, ret);
 }
 
 uint64_t input_n_elems(const struct wfs_tensor *tensor)

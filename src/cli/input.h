@@ -115,8 +115,7 @@ enum exit_code input_read_error(const char *path, const struct wfs_tensor *tenso
 int input_skip(const char *path, const struct wfs_tensor *tensor, int code, enum exit_code *ret);
 
 /* The same for the tensor of a pair that could not be compared; -ENOMEM. */
-int input_skip_row(const char *const paths[2], const struct diff_row *row, int code,
-                   enum exit_code *ret);
+int input_skip_row(const char *const paths[2], struct diff_row *row, int code, enum exit_code *ret);
 
 /* Returns the number of elements; 0 when the dims overflow, as only those of empty tensors can. */
 uint64_t input_n_elems(const struct wfs_tensor *tensor);

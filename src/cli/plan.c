@@ -337,9 +337,7 @@ static enum exit_code count_casts(const char *path, uint64_t n_bytes, bool allow
     progress_end(&progress);
     if (code == -EFBIG)
         return input_workload_error(path, &err, INPUT_CHOOSE_FEWER);
-    return code == 0 ? EXIT_DONE
-                     : print_error(exit_of_errno(-code), path,
-                                   "cannot read a tensor that is to be cast: %s", strerror(-code));
+    return code == 0 ? EXIT_DONE : print_error(exit_of_errno(-code), path, "%s", err.text);
 }
 
 /* Returns the format that --format names in *ret, NULL without it; or prints a line. */

@@ -142,8 +142,10 @@ static int match(const struct arithmetic *a, const struct rule *rule, struct oth
                  has_rows ? "; a conversion with slice can cut rows off first" : "");
         return fail_tensor(a, rule, tensor->key, text);
     }
-    if (wfs_tensor_trouble(*ret) != NULL)
-        return fail_tensor(a, rule, tensor->key, wfs_tensor_trouble(*ret));
+    if (wfs_tensor_trouble(*ret) != NULL) {
+        snprintf(text, sizeof(text), "cannot be read: %s", wfs_tensor_trouble(*ret));
+        return fail_tensor(a, rule, tensor->key, text);
+    }
     if (dtype_is_wide_float((enum wfs_dtype)tensor->dtype) &&
         dtype_is_wide_float((enum wfs_dtype)(*ret)->dtype))
         return 1;

@@ -192,7 +192,8 @@ static int count_cast(const struct wfs_tensor *tensor, struct losses *losses)
 }
 
 /* Counts each kind of cast of the same elements once. */
-static int count_casts(struct wfs_report *report, const struct wfs_workload *workload)
+static int count_casts(struct wfs_report *report, const struct wfs_workload *workload,
+                       struct wfs_error *err)
 {
     struct known {
         bool is_set;
@@ -200,7 +201,7 @@ static int count_casts(struct wfs_report *report, const struct wfs_workload *wor
     };
     autofree struct known *all = calloc(wfs_workload_n_groups(workload) + 1, sizeof(*all));
     if (all == NULL)
-        return -ENOMEM;
+        return wfs_fail_memory(err);
     for (size_t i = 0; i < report->n_items; i++) {
         const struct item *item = &report->items[i];
         struct known *known = &all[wfs_workload_group(workload, i)];
@@ -209,7 +210,7 @@ static int count_casts(struct wfs_report *report, const struct wfs_workload *wor
         all[0] = (struct known){0}; /* of those that are alone */
         const int code = known->is_set ? 0 : count_cast(&item->tensor, &known->losses);
         if (code < 0)
-            return code;
+            return wfs_tensor_fail_read(err, &item->tensor, code);
         known->is_set = true;
         report->n_overflow[i] = known->losses.n_overflow;
         report->n_nan[i] = known->losses.n_nan;
@@ -226,14 +227,14 @@ int wfs_report_count_casts(struct wfs_report *report, bool allows_large, struct 
     report->n_overflow = calloc(report->n_items + 1, sizeof(uint64_t));
     report->n_nan = calloc(report->n_items + 1, sizeof(uint64_t));
     if (works == NULL || report->n_overflow == NULL || report->n_nan == NULL)
-        return -ENOMEM;
+        return wfs_fail_memory(err);
     for (size_t i = 0; i < report->n_items; i++)
         works[i].tensor = is_counted(&report->items[i]) ? &report->items[i].tensor : NULL;
-    int code = wfs_workload_new(works, report->n_items, &workload);
+    int code = wfs_workload_new(works, report->n_items, &workload) < 0 ? wfs_fail_memory(err) : 0;
     if (code == 0 && !allows_large)
         code = wfs_workload_check(workload, err);
     if (code == 0)
-        code = count_casts(report, workload);
+        code = count_casts(report, workload, err);
     report->has_counts = code == 0;
     wfs_workload_free(workload);
     return code;

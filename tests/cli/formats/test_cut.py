@@ -134,3 +134,40 @@ def test_nothing_is_made_of_a_tensor_that_is_cut(cut, ending, options):
         dtype = np.float16 if '--cast=F16' in options else np.float32
         assert {key: tensor[2] for key, tensor in st.read(target).tensors.items()} == {
             key: array.astype(dtype).tobytes() for key, array in cut.whole.items()}
+
+
+@pytest.fixture
+def last(folder):
+    """Of d.weight, the first half is there."""
+    return Cut('safetensors', folder, 'last')
+
+
+@pytest.mark.parametrize('options,made', [(['--transpose=.*'], lambda array: array.T), (['--slice=d.weight:0:2'], lambda array: array[:2]),
+                                          (['--slice=d.weight:4:6'], None), (['--slice=d.weight:0:4,0:3'], None), (['--slice=d.weight:0:3,1:4'], lambda array: array[:3, 1:4]), (['--average=OTHER'], lambda array: array),
+                                          (['--average=OTHER', '--cast=F16', '--transpose=.*'], lambda array: array.T.astype(np.float16))], ids=str)
+def test_views_need_what_they_show(last, options, made):
+    """A part of a tensor that is there is read; whatever is computed of one that is not is named."""
+    given = [option.replace('OTHER', str(other(last))) for option in options]
+    has_part = '--slice' in options[0] and made is not None
+    done = weightfs('sum', '--force', last.source, *given, code=0 if has_part else EXIT_DAMAGED)
+    assert has_part or done.error.startswith("%s: tensor 'd.weight': its data runs past the end of the file" % last.source)
+    found = {line.split('\t')[4]: line.split('\t')[0] for line in done.stdout.splitlines()[1:]}
+    shown = {key: array for key, array in last.arrays.items() if key != 'd.weight' or has_part}
+    if '--slice' in options[0]:
+        assert set(found) == set(shown)
+        shown = {key: shown[key] for key in shown if key == 'd.weight'}
+    made = {key: made(array) for key, array in shown.items()}
+    assert {key: found[key] for key in made} == sums({key: np.ascontiguousarray(array) for key, array in made.items()})
+
+
+def test_casts_that_are_counted_and_operands(last):
+    for args in ['plan', last.source, '--values', '--cast=F16'], ['show', other(last), '--average=%s' % last.source], ['plan', last.source, '--like', other(last)]:
+        error = weightfs(*args, '--force', code=None).error
+        assert "'d.weight'" in error and 'its data runs past the end of the file' in error
+
+
+def test_a_table_of_differences_has_them(last):
+    whole = other(last)
+    tables = {option: weightfs('diff', '--force', last.source, whole, option, code=EXIT_DAMAGED).stdout for option in ('--csv', '--long', '--stat')}
+    assert tables['--csv'].splitlines()[1].startswith('d.weight,unreadable,') and tables['--long'].splitlines()[0].startswith('d.weight\tunreadable\t')
+    assert tables['--stat'].splitlines()[-1] == '0 only in A, 0 only in B, 0 changed, 3 equal'
