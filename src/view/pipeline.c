@@ -130,15 +130,30 @@ static int pass_unused_rules(struct pass *pass)
     return code;
 }
 
+static int pass_idle_options(struct pass *pass)
+{
+    const char *name, *const *needs;
+    int code = 0;
+    for (size_t i = 0; code == 0 && (name = view_idle_option(pass->view, &i, &needs)) != NULL;) {
+        char text[128] = "";
+        for (size_t k = 0; needs[k] != NULL; k++) {
+            strcat(text, k == 0 ? "" : needs[k + 1] == NULL ? " or " : ", ");
+            strcat(text, needs[k]);
+        }
+        code = pass_warn(pass, name, "changes nothing without %s", text);
+    }
+    return code;
+}
+
 static int run(struct pass *pass)
 {
     static int (*const passes[])(struct pass *) = {
-        take_out,          pass_attributes, pass_top_level_key, pass_follow,     pass_evidence,
-        pass_remap,        pass_follow,     pass_contiguous,    pass_follow,     pass_classes,
-        pass_filter,       pass_variants,   pass_follow,        pass_companions, pass_split,
-        pass_adapters,     pass_fuse,       pass_parts_of_burn, pass_follow,     pass_like,
-        pass_follow,       pass_surgery,    make_order,         pass_collisions, pass_value_names,
-        pass_unused_rules, put_back,        pass_parted,        pass_fillers,
+        take_out,          pass_attributes,   pass_top_level_key, pass_follow,     pass_evidence,
+        pass_remap,        pass_follow,       pass_contiguous,    pass_follow,     pass_classes,
+        pass_filter,       pass_variants,     pass_follow,        pass_companions, pass_split,
+        pass_adapters,     pass_fuse,         pass_parts_of_burn, pass_follow,     pass_like,
+        pass_follow,       pass_surgery,      make_order,         pass_collisions, pass_value_names,
+        pass_unused_rules, pass_idle_options, put_back,           pass_parted,     pass_fillers,
     };
     for (size_t i = 0; i < sizeof(passes) / sizeof(*passes); i++) {
         const int code = passes[i](pass);

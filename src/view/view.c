@@ -142,6 +142,7 @@ struct option {
     enum rule_kind rule;
     size_t at;            /* where the value goes in struct wfs_view */
     const char *words[4]; /* the values that an enum there is named by, ended by NULL */
+    const char *needs[8]; /* changes nothing without one of these, ended by NULL */
 };
 
 /* Writes which of the words it is. */
@@ -209,7 +210,8 @@ static const struct option options[] = {
      .rule = RULE_DEQUANTIZE},
     {{"gptq_v2", NULL, "zero points of GPTQ are stored as they are"},
      IS_FLAG,
-     .at = offsetof(struct wfs_view, has_gptq_v2)},
+     .at = offsetof(struct wfs_view, has_gptq_v2),
+     .needs = {"dequantize", "cast"}},
     {{"average", "FILE[:WEIGHT]", "the weighted mean with the tensors of FILE"},
      .rule = RULE_AVERAGE},
     {{"weight", "N", "weight of the source itself in a sum (1)"}, .rule = RULE_WEIGHT},
@@ -221,10 +223,12 @@ static const struct option options[] = {
     {{"lora_remap", "s/REGEX/TEXT/", "rename the modules of adapters"}, .rule = RULE_LORA_REMAP},
     {{"lora_part", "NAME", "of an adapter for several components, this one"},
      IS_PATH,
-     .at = offsetof(struct wfs_view, lora_part)},
+     .at = offsetof(struct wfs_view, lora_part),
+     .needs = {"lora"}},
     {{"lora_alpha", "N", "alpha of adapters whose files lack it"},
      IS_NUMBER,
-     .at = offsetof(struct wfs_view, lora_alpha)},
+     .at = offsetof(struct wfs_view, lora_alpha),
+     .needs = {"lora"}},
     {{"top_level_key", "KEY", "show only what is below KEY, without its name"},
      .rule = RULE_TOP_LEVEL_KEY},
     {{"rename", "OLD NEW", "rename a tensor, or a module and all below it"}, .rule = RULE_RENAME},
@@ -249,7 +253,8 @@ static const struct option options[] = {
     {{"from", "burn|torch", "state whose conventions the source has, for --to"},
      IS_WORD,
      .at = offsetof(struct wfs_view, from),
-     .words = {"burn", "torch"}},
+     .words = {"burn", "torch"},
+     .needs = {"to", "like"}},
     {{"class", "REGEX:TYPE", "set the type of modules, e.g. Linear"}, .rule = RULE_CLASS},
     {{"like", "FILE", "use names, order and shapes of FILE"},
      IS_PATH,
@@ -269,7 +274,8 @@ static const struct option options[] = {
      .words = {"error", "suffix"}},
     {{"partial", NULL, "with --like and sums: accept missing tensors"},
      IS_FLAG,
-     .at = offsetof(struct wfs_view, is_partial)},
+     .at = offsetof(struct wfs_view, is_partial),
+     .needs = {"like", "join", "average", "add", "minus", "task", "slerp"}},
     {{"strict", NULL, "fail if a decision would be a guess"},
      IS_FLAG,
      .at = offsetof(struct wfs_view, is_strict)},
@@ -308,15 +314,51 @@ void wfs_view_free(struct wfs_view *view)
     free(view);
 }
 
+static const struct option *find_option(const char *name, size_t n_name)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        if (strlen(options[i].public.name) == n_name &&
+            memcmp(options[i].public.name, name, n_name) == 0)
+            return &options[i];
+    }
+    return NULL;
+}
+
+static bool is_given(const struct wfs_view *view, const struct option *option)
+{
+    const void *field = (const char *)view + option->at;
+    switch (option->kind) {
+    case IS_RULE:
+        return rule_next(view->rules, option->rule) != NULL;
+    case IS_WORD:
+        return *(const unsigned *)field != TO_UNSAID;
+    case IS_PATH:
+        return *(char *const *)field != NULL;
+    case IS_NUMBER:
+        return !isnan(*(const double *)field);
+    default:
+        return *(const bool *)field;
+    }
+}
+
+const char *view_idle_option(const struct wfs_view *view, size_t *i, const char *const **ret_needs)
+{
+    while (*i < N_OPTIONS) {
+        const struct option *option = &options[(*i)++];
+        bool is_idle = option->needs[0] != NULL && is_given(view, option);
+        for (size_t k = 0; is_idle && option->needs[k] != NULL; k++)
+            is_idle = !is_given(view, find_option(option->needs[k], strlen(option->needs[k])));
+        *ret_needs = option->needs;
+        if (is_idle)
+            return option->public.name;
+    }
+    return NULL;
+}
+
 int wfs_view_add(struct wfs_view *view, const char *text, struct wfs_error *err)
 {
     const size_t n_name = strcspn(text, "=");
-    const struct option *option = NULL;
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        if (strlen(options[i].public.name) == n_name &&
-            memcmp(options[i].public.name, text, n_name) == 0)
-            option = &options[i];
-    }
+    const struct option *option = find_option(text, n_name);
     if (option == NULL)
         return 0;
     const bool is_optional = option->public.argument != NULL && option->public.argument[0] == '[' &&
@@ -351,6 +393,8 @@ bool wfs_view_joins(const struct wfs_view *view)
 
 bool wfs_view_is_empty(const struct wfs_view *view)
 {
+    const char *const *needs;
     return view->rules == NULL && view->like == NULL && view->contiguous != CONTIGUOUS_ON &&
-           (view->to == TO_UNSAID || view->to == TO_NONE);
+           (view->to == TO_UNSAID || view->to == TO_NONE) &&
+           view_idle_option(view, &(size_t){0}, &needs) == NULL;
 }

@@ -97,6 +97,7 @@ class Result:
 
 
 NOTICE = re.compile(r': this [a-z_]+ (matches no (key|tensor)|exempts no list|decides no type|removes nothing)'
+                    r'|: [a-z0-9_]+: changes nothing without [a-z, _]+$'
                     r'|: the tensors beside this value|: a cast does not apply scales|: stays as it is: a cast without|: is cast, and the values of the codes'
                     r'|: is codes whose scales|: has lost its scales|: compared as stored: its scales|: in this adapter, |: the pickle refers to '
                     r'|: is part of the module |: read from the cache of the Hub, |, which numbers lists without gaps|: is not tied to |^weightfs: and \d+ more notices, ')

@@ -28,6 +28,11 @@ UNUSED = {
     'permute': (['--permute', '^zzz=>1,0'], 'matches no key'),
     'split': (['--split', '^zzz=>a,b'], 'matches no key'),
     'cast': (['--cast', '^zzz=>F16'], 'matches no key'),
+    'from': (['--from', 'torch'], 'changes nothing without to or like'),
+    'lora_alpha': (['--lora-alpha', '0'], 'changes nothing without lora'),
+    'lora_part': (['--lora-part', 'unet', '--exclude', '^a'], 'changes nothing without lora'),
+    'gptq_v2': (['--gptq-v2'], 'changes nothing without dequantize or cast'),
+    'partial': (['--partial'], 'changes nothing without like, join, average, add, minus, task or slerp'),
 }
 KEYS = {'a.w': [2, 2], 'b.w': [2, 2], 'ema.a.w': [2, 2], 'list.0.w': [4]}
 

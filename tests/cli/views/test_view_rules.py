@@ -25,7 +25,7 @@ def rules(folder, content):
 
 
 def test_a_rules_file_and_options_mix(source, tmp_path):
-    path = rules(tmp_path, [{'remap': '^fc=>head'}, {'cast': ['weight$', 'F16']}, {'partial': True}])
+    path = rules(tmp_path, [{'remap': '^fc=>head'}, {'cast': ['weight$', 'F16']}, {'strict': True}])
     assert keys('--rules', path, '--exclude', 'bias', source) == ['head.weight']
     assert weightfs('ls', '--rules', path, '--exclude', 'bias', source).stdout.split('\t')[1] == 'F16'
 
