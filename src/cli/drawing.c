@@ -87,7 +87,7 @@ static int measure(const struct wfs_io *io, const struct wfs_tensor *tensor,
                    struct report_values *values)
 {
     cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
-    int code = wfs_numbers_init(&numbers, tensor);
+    int code = wfs_tensor_is_damaged(tensor) ? -EIO : wfs_numbers_init(&numbers, tensor);
     if (code == 0)
         code = wfs_tensor_stats(io, numbers.tensor, &values->stats);
     values->has_stats = code == 0;

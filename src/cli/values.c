@@ -148,7 +148,7 @@ int values_summarise(const struct wfs_io *io, const struct wfs_tensor *tensor,
     const enum wfs_kind kind = wfs_dtype_kind((enum wfs_dtype)tensor->dtype);
     cleanup(wfs_numbers_done) struct wfs_numbers numbers = {0};
     *ret = (struct values_summary){0};
-    int code = wfs_numbers_init(&numbers, tensor);
+    int code = wfs_tensor_is_damaged(tensor) ? -EIO : wfs_numbers_init(&numbers, tensor);
     if (code == 0)
         code = wfs_tensor_stats(io, numbers.tensor, &ret->stats);
     if (code == -EOPNOTSUPP)

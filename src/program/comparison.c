@@ -350,7 +350,9 @@ int comparison_make(const struct wfs_io *io, const struct wfs_tensor *a, const s
 {
     const bool is_number = has_numbers(a) && has_numbers(b);
     struct job job = {.options = options, .total = ret, .failed = 2};
-    *ret_failed = NULL;
+    *ret_failed = wfs_tensor_is_damaged(a) ? a : wfs_tensor_is_damaged(b) ? b : NULL;
+    if (*ret_failed != NULL)
+        return -EIO;
     *ret =
         (struct comparison){.has_numbers = is_number, .has_content = comparison_has_content(a, b)};
     if (!ret->has_content)

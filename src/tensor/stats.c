@@ -433,6 +433,8 @@ int wfs_tensor_digest_and(const struct wfs_io *io, const struct wfs_tensor *tens
     auto_hasher struct hasher *hasher = hasher_new();
     if (piece == NULL || hasher == NULL)
         return -ENOMEM;
+    if (wfs_tensor_is_damaged(tensor))
+        return -EIO; /* also where it shows no bytes */
     for (uint64_t offset = 0; offset < tensor->n_bytes;) {
         const ssize_t n = wfs_tensor_read_for(io, tensor, offset, piece, N_HASHED);
         if (n < 0)

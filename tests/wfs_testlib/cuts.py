@@ -88,11 +88,14 @@ PLACES = ['last', 'middle', 'all']
 
 
 def cut(name, folder, place):
-    """The source, its arrays, and the keys of those whose data is not wholly there any more."""
+    """The source, its arrays, and the keys of those whose data is not wholly there any more. place: one of PLACES, or 'gone': the file is."""
     tensors = arrays()
     source, path = write(name, folder, tensors)
     content = path.read_bytes()
     ranges = {key: (content.index(array.tobytes()), array.nbytes) for key, array in tensors.items() if array.tobytes() in content}
+    if place == 'gone':
+        path.unlink()
+        return source, tensors, list(ranges)
     order = sorted(ranges, key=ranges.get)
     start, n = ranges[order[{'last': -1, 'middle': len(order) // 2 - 1, 'all': 0}[place]]]
     end = start if place == 'all' else start + n // 2 + 2
