@@ -283,15 +283,9 @@ static int copy_content(struct extraction *extraction, const struct wfs_tree_fil
         const ssize_t n =
             wfs_node_read(extraction->tree, file->node, offset, extraction->piece, N_PIECE);
         const int failed = n > 0 ? 0 : n < 0 ? (int)n : -EIO;
-        const struct wfs_tensor *tensor = failed < 0 ? wfs_node_loaded(file->node) : NULL;
-        if (tensor != NULL) {
-            extraction->n_files--;
-            extraction->n_bytes -= (uint64_t)st.st_size;
-            extraction->n_done -= offset;
-            return input_skip(extraction->source, tensor, failed, &extraction->exit_code) < 0
-                       ? -ECANCELED
-                       : -ENODATA;
-        }
+        if (failed < 0 && wfs_node_loaded(file->node) != NULL)
+            return stop(extraction,
+                        input_read_error(extraction->source, wfs_node_loaded(file->node), failed));
         if (failed < 0)
             return stop(extraction,
                         print_error(EXIT_DAMAGED, extraction->source, "'%s' cannot be read: %s",
@@ -353,13 +347,15 @@ static void note_quantized(struct extraction *extraction, const struct wfs_tree_
         extraction->quantized = wfs_quote(file->path);
 }
 
-/* Of BF16 and narrower floats, numpy has the bytes only. */
-static void note_unknown(struct extraction *extraction, const struct wfs_tree_file *file)
+/* Leaves out a tensor whose data is not there. */
+static int skip(struct extraction *extraction, const struct wfs_tree_file *file,
+                const struct wfs_tensor *tensor)
 {
-    const struct wfs_tensor *tensor = extraction->is_raw || file->is_value || file->key == NULL
-                                          ? NULL
-                                          : wfs_catalog_find(extraction->catalog, file->key);
-    extraction->n_unknown += tensor != NULL && checkpoint_is_unknown_to_numpy(tensor);
+    struct stat st;
+    wfs_node_stat(extraction->tree, file->node, &st);
+    extraction->n_files--;
+    extraction->n_bytes -= (uint64_t)st.st_size;
+    return input_skip(extraction->source, tensor, -EIO, &extraction->exit_code);
 }
 
 static int write_file(void *ctx, const struct wfs_tree_file *file)
@@ -368,6 +364,11 @@ static int write_file(void *ctx, const struct wfs_tree_file *file)
     const char *name;
     if (!is_selected(extraction, file))
         return 0;
+    const struct wfs_tensor *tensor = file->is_value || file->key == NULL
+                                          ? NULL
+                                          : wfs_catalog_find(extraction->catalog, file->key);
+    if (tensor != NULL && wfs_tensor_is_damaged(tensor))
+        return skip(extraction, file, tensor);
     autoclose int dir = open_parent(extraction, file->path, true, &name);
     if (dir < 0)
         return fail_file(extraction, file->path, -dir);
@@ -378,11 +379,13 @@ static int write_file(void *ctx, const struct wfs_tree_file *file)
     }
     if (code == 0) {
         note_quantized(extraction, file);
-        note_unknown(extraction, file);
+        /* Of BF16 and narrower floats, numpy has the bytes only. */
+        extraction->n_unknown +=
+            tensor != NULL && !extraction->is_raw && checkpoint_is_unknown_to_numpy(tensor);
     }
     if (code < 0)
         (void)unlinkat(dir, extraction->temporary, 0);
-    return code == -ENODATA ? 0 : code; /* others can be read */
+    return code;
 }
 
 /* ---- the whole ---- */

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import struct
 
 import numpy as np
 import pytest
@@ -83,6 +84,9 @@ def test_sums(cut):
 
 def test_extracted_files(cut):
     out = cut.folder / 'out'
+    raw = cut.folder / 'raw'
+    cut.run('extract', '-d', raw, '--files=raw', '--layout=flat')
+    assert {path.name: path.read_bytes() for path in raw.iterdir() if path.suffix != '.json'} == {key: array.tobytes() for key, array in cut.whole.items()}
     printed = json.loads(cut.run('extract', '-d', out, '--json'))
     found = {str(path.relative_to(out)): path for path in out.rglob('*') if path.is_file() and path.suffix == '.npy'}
     assert set(found) == {key.replace('.', '/') + '.npy' for key in cut.whole}
@@ -171,3 +175,14 @@ def test_a_table_of_differences_has_them(last):
     tables = {option: weightfs('diff', '--force', last.source, whole, option, code=EXIT_DAMAGED).stdout for option in ('--csv', '--long', '--stat')}
     assert tables['--csv'].splitlines()[1].startswith('d.weight,unreadable,') and tables['--long'].splitlines()[0].startswith('d.weight\tunreadable\t')
     assert tables['--stat'].splitlines()[-1] == '0 only in A, 0 only in B, 0 changed, 3 equal'
+
+
+@pytest.mark.parametrize('verb', [['sum'], ['show'], ['extract', '-d', 'out'], ['diff', 'whole.safetensors']], ids=' '.join)
+def test_each_name_of_a_tied_tensor_is_named(folder, verb):
+    data = np.arange(16, dtype=np.float32).tobytes()
+    head = json.dumps({key: {'dtype': 'F32', 'shape': [8], 'data_offsets': place} for key, place in [('p', [0, 32]), ('q', [32, 64]), ('r', [32, 64])]}).encode()
+    for name, n in ('m', 60), ('whole', 64):
+        (folder / (name + '.safetensors')).write_bytes(struct.pack('<Q', len(head)) + head + data[:n])
+    done = weightfs(verb[0], '--force', 'm.safetensors', *verb[1:], code=EXIT_DAMAGED, n_errors=2, cwd=folder)
+    assert re.findall("tensor '(.)': its data runs past", done.stderr) == ['q', 'r']
+    assert verb[0] != 'extract' or os.listdir(folder / 'out') == ['p.npy']
