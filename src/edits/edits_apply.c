@@ -505,9 +505,6 @@ static int add_tensor(struct application *all, const struct item *item)
     const struct wfs_tensor *tensor = item->edit == NULL ? base : edited(all, item, base);
     if (tensor == NULL || catalog_borrow(all->out, tensor) < 0)
         return wfs_fail_memory(all->err);
-    if (wfs_tensor_trouble(tensor) != NULL)
-        return wfs_fail(all->err, EIO, "'%s' cannot be read: %s", wfs_quote(tensor->key).text,
-                        wfs_tensor_trouble(tensor));
     return 0;
 }
 
