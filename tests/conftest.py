@@ -66,6 +66,7 @@ WHY_NO_FUSE = _why_no_fuse()
 
 def pytest_collection_modifyitems(items):
     for item in items:
+        assert ' at 0x' not in item.nodeid, 'another name in each process: ' + item.nodeid
         reason = None
         if 'tests/mount/' in str(item.path) and WHY_NO_FUSE:
             reason = WHY_NO_FUSE

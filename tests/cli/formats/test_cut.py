@@ -148,7 +148,8 @@ def last(folder):
 
 @pytest.mark.parametrize('options,made', [(['--transpose=.*'], lambda array: array.T), (['--slice=d.weight:0:2'], lambda array: array[:2]),
                                           (['--slice=d.weight:4:6'], None), (['--slice=d.weight:0:4,0:3'], None), (['--slice=d.weight:0:3,1:4'], lambda array: array[:3, 1:4]), (['--average=OTHER'], lambda array: array),
-                                          (['--average=OTHER', '--cast=F16', '--transpose=.*'], lambda array: array.T.astype(np.float16))], ids=str)
+                                          (['--average=OTHER', '--cast=F16', '--transpose=.*'], lambda array: array.T.astype(np.float16))],
+                         ids=lambda value: ' '.join(value) if isinstance(value, list) else None)
 def test_views_need_what_they_show(last, options, made):
     """A part of a tensor that is there is read; whatever is computed of one that is not is named."""
     given = [option.replace('OTHER', str(other(last))) for option in options]
