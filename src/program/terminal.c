@@ -14,6 +14,7 @@
 #include <locale.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,6 +221,7 @@ static int output_code; /* 0, or the negative errno of the first write to stdout
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile sig_atomic_t is_drawn;
+static atomic_bool is_drawing, is_erased_for_good;
 
 static void put_error(const char *text)
 {
@@ -229,9 +231,13 @@ static void put_error(const char *text)
 void wrapping_draw(const char *text)
 {
     pthread_mutex_lock(&lock);
-    put_error(is_drawn ? "\r\033[K" : "\r");
-    is_drawn = true; /* before the text: a signal may come as soon as that is seen */
-    put_error(text);
+    atomic_store(&is_drawing, true);
+    if (!atomic_load(&is_erased_for_good)) {
+        put_error(is_drawn ? "\r\033[K" : "\r");
+        is_drawn = true; /* before the text: a signal may come as soon as that is seen */
+        put_error(text);
+    }
+    atomic_store(&is_drawing, false);
     pthread_mutex_unlock(&lock);
 }
 
@@ -248,8 +254,14 @@ void wrapping_resume(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* The thread that draws gets no signals, so it ends what it draws, unless the terminal is held. */
 void wrapping_erase_for_good(void)
 {
+    enum { MOST_WAITS = 500 };
+    const struct timespec ms = {.tv_nsec = 1000000};
+    atomic_store(&is_erased_for_good, true);
+    for (unsigned i = 0; i < MOST_WAITS && atomic_load(&is_drawing); i++)
+        nanosleep(&ms, NULL);
     if (is_drawn)
         put_error("\r\033[K");
 }
