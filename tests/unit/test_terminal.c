@@ -7,13 +7,16 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+static atomic_bool has_drawn;
+
 static void *draw(void *ctx)
 {
-    for (;;)
+    for (;; atomic_store(&has_drawn, true))
         wrapping_draw("reading  50 %");
     return ctx;
 }
@@ -24,6 +27,8 @@ static void live(int output, unsigned us)
     pthread_t thread;
     dup2(output, STDERR_FILENO);
     pthread_create(&thread, NULL, draw, NULL);
+    while (!atomic_load(&has_drawn))
+        usleep(100);
     usleep(us);
     wrapping_erase_for_good();
     usleep(100); /* what is drawn now stays */
@@ -41,7 +46,7 @@ static void the_line_is_erased_last(void)
         check_int(pipe(ends), 0);
         const pid_t pid = fork();
         if (pid == 0)
-            live(ends[1], 1000 + i);
+            live(ends[1], i);
         close(ends[1]);
         while ((n = read(ends[0], bytes, sizeof(bytes))) > 0)
             memcpy(end, bytes + (n > N_END ? n - N_END : 0), N_END);
