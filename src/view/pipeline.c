@@ -132,16 +132,11 @@ static int pass_unused_rules(struct pass *pass)
 
 static int pass_idle_options(struct pass *pass)
 {
-    const char *name, *const *needs;
+    const char *name;
+    struct view_words needs;
     int code = 0;
-    for (size_t i = 0; code == 0 && (name = view_idle_option(pass->view, &i, &needs)) != NULL;) {
-        char text[128] = "";
-        for (size_t k = 0; needs[k] != NULL; k++) {
-            strcat(text, k == 0 ? "" : needs[k + 1] == NULL ? " or " : ", ");
-            strcat(text, needs[k]);
-        }
-        code = pass_warn(pass, name, "changes nothing without %s", text);
-    }
+    for (size_t i = 0; code == 0 && (name = view_idle_option(pass->view, &i, &needs)) != NULL;)
+        code = pass_warn(pass, name, "changes nothing without %s", needs.text);
     return code;
 }
 

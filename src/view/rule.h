@@ -91,9 +91,13 @@ struct wfs_view {
     unsigned n_files; /* rules files that are being read */
 };
 
-/* Returns the next option, from *i on, that changes nothing, since none of the others is given
- * without which it does not; their names are ended by NULL. NULL: there is none. */
-const char *view_idle_option(const struct wfs_view *view, size_t *i, const char *const **ret_needs);
+struct view_words {
+    char text[128]; /* "a, b or c" */
+};
+
+/* Returns the next option, from *i on, that changes nothing, since none of those that it needs is
+ * given; NULL: there is none. */
+const char *view_idle_option(const struct wfs_view *view, size_t *i, struct view_words *ret_needs);
 
 /* Parses the value of a rule. -EINVAL says what is wrong with it. */
 int rule_new(const struct wfs_view_option *option, enum rule_kind kind, const char *value,

@@ -145,20 +145,29 @@ struct option {
     const char *needs[8]; /* changes nothing without one of these, ended by NULL */
 };
 
+/* Returns "a, b or c". */
+static struct view_words list_words(const char *const *words)
+{
+    struct view_words list = {""};
+    for (size_t i = 0; words[i] != NULL; i++) {
+        const char *between = i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ";
+        strncat(list.text, between, sizeof(list.text) - strlen(list.text) - 1);
+        strncat(list.text, words[i], sizeof(list.text) - strlen(list.text) - 1);
+    }
+    return list;
+}
+
 /* Writes which of the words it is. */
 static int choose(const char *value, const char *const *words, unsigned *ret, struct wfs_error *err)
 {
-    char known[128] = "";
     for (unsigned i = 0; words[i] != NULL; i++) {
         if (strcmp(words[i], value) == 0) {
             *ret = i;
             return 0;
         }
-        const char *between = i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ";
-        strncat(known, between, sizeof(known) - strlen(known) - 1);
-        strncat(known, words[i], sizeof(known) - strlen(known) - 1);
     }
-    return wfs_fail(err, EINVAL, "must be %s, not '%s'", known, wfs_quote(value).text);
+    return wfs_fail(err, EINVAL, "must be %s, not '%s'", list_words(words).text,
+                    wfs_quote(value).text);
 }
 
 static int set_path(char **path, const char *value, struct wfs_error *err)
@@ -341,16 +350,17 @@ static bool is_given(const struct wfs_view *view, const struct option *option)
     }
 }
 
-const char *view_idle_option(const struct wfs_view *view, size_t *i, const char *const **ret_needs)
+const char *view_idle_option(const struct wfs_view *view, size_t *i, struct view_words *ret_needs)
 {
     while (*i < N_OPTIONS) {
         const struct option *option = &options[(*i)++];
         bool is_idle = option->needs[0] != NULL && is_given(view, option);
         for (size_t k = 0; is_idle && option->needs[k] != NULL; k++)
             is_idle = !is_given(view, find_option(option->needs[k], strlen(option->needs[k])));
-        *ret_needs = option->needs;
-        if (is_idle)
+        if (is_idle) {
+            *ret_needs = list_words(option->needs);
             return option->public.name;
+        }
     }
     return NULL;
 }
@@ -393,7 +403,7 @@ bool wfs_view_joins(const struct wfs_view *view)
 
 bool wfs_view_is_empty(const struct wfs_view *view)
 {
-    const char *const *needs;
+    struct view_words needs;
     return view->rules == NULL && view->like == NULL && view->contiguous != CONTIGUOUS_ON &&
            (view->to == TO_UNSAID || view->to == TO_NONE) &&
            view_idle_option(view, &(size_t){0}, &needs) == NULL;
