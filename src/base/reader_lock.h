@@ -11,7 +11,6 @@
 
 #include <pthread.h>
 
-/* Zeros and PTHREAD_..._INITIALIZER, or reader_lock_init. */
 struct reader_lock {
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t released;

@@ -8,6 +8,7 @@
 #include "cli/mounted.h"
 #include "cli/progress.h"
 #include "program/checkpoint.h"
+#include "program/place.h"
 #include "program/commit.h"
 #include "program/destination.h"
 #include "program/print.h"
@@ -506,7 +507,7 @@ static enum exit_code open_patch(const struct args *args, const char *path, stru
     const struct wfs_load_options load = {.limits = args->settings.load.limits,
                                           .n_limits = args->settings.load.n_limits};
     memory_limit(&load);
-    int code = wfs_load(strcmp(path, "-") == 0 ? "/dev/fd/0" : path, &load, &opened->file, &err);
+    int code = wfs_load(path_opened(path), &load, &opened->file, &err);
     if (code == 0)
         code = wfs_patch_parse(opened->file, &opened->patch, &err);
     return code < 0 ? print_error(exit_of_errno(err.code), path, "%s", err.text) : EXIT_DONE;

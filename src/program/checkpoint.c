@@ -224,7 +224,7 @@ static enum exit_code load(const char *path, const struct checkpoint_options *op
 {
     struct place place = {0};
     struct hub_copy *copy = find_copy(options, path);
-    const char *name = strcmp(path, "-") == 0 ? "/dev/fd/0" : opened(options, path);
+    const char *name = path_opened(opened(options, path));
     if (options->is_lasting && !url_is(path))
         (void)place_find(&place, path, PLACE_KEEP_LINK); /* what is missing fails to load */
     const int code = copy != NULL ? load_copy(name, copy, &options->load, out, err)

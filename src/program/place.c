@@ -169,9 +169,14 @@ static char *path_of(const char *opened, enum place_link link)
                                                      : resolve_parent(opened);
 }
 
+const char *path_opened(const char *typed)
+{
+    return strcmp(typed, "-") == 0 ? "/dev/fd/0" : typed;
+}
+
 int place_find(struct place *place, const char *typed, enum place_link link)
 {
-    const char *opened = strcmp(typed, "-") == 0 ? "/dev/fd/0" : typed;
+    const char *opened = path_opened(typed);
     const bool is_url = url_is(opened);
     *place = (struct place){.path = is_url ? NULL : path_of(opened, link), .directory = -1};
     const int code = is_url ? -ENOENT : place->path == NULL ? -errno : 0;

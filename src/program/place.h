@@ -50,6 +50,9 @@ bool place_is_stage_name(const char *name);
 
 /* ---- absolute paths ---- */
 
+/* Returns what is opened for a path that was typed: "-" is standard input. */
+const char *path_opened(const char *typed);
+
 /*
  * Returns the absolute path, without links, of something that may be missing (also behind a link)
  * or a dead mount; only its parent must exist. NULL with errno. The caller frees it.
